@@ -1,0 +1,78 @@
+# Needs Python 3.11 or newer with venv, and make. `make help` lists what there is.
+PYTHON ?= python3
+VENV ?= .venv
+UV_VERSION ?= 0.13.7
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+INSTALL := $(PIP) install --require-hashes --only-binary :all: --requirement
+CORE := $(VENV)/.core-installed
+DEV := $(VENV)/.dev-installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo setup check test check-slow format lock clean
+.SILENT:
+.DELETE_ON_ERROR:
+
+help: ## this list
+	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(CORE) ## the whole story on built-in hospitals
+	$(BIN)/heterofedsyn demo
+
+setup: $(DEV) ## a virtual environment in .venv with the package and all tools
+
+check: $(DEV) ## format, lint, types, layers and every test that is not slow
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict src tests
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest -m "not slow"
+
+test: $(DEV) ## the quick tests, for daily use
+	$(BIN)/pytest -q -m "not slow and not thorough"
+
+check-slow: $(DEV) ## the tests that take minutes
+	$(BIN)/pytest -m slow || { [ $$? -eq 5 ] && echo "make: no test is marked slow yet"; }
+
+format: $(DEV) ## put every file into the one format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# One resolution holds for Python 3.11 to 3.13 on every platform; what is locked stays unless UPGRADE=1.
+# No configuration of this machine enters: hashes are those of the public index.
+COMPILE = $(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 \
+	--fork-strategy fewest --generate-hashes --no-header --no-emit-index-url $(if $(UPGRADE),--upgrade)
+lock: $(VENV)-lock/.uv-$(UV_VERSION) ## resolve the dependencies anew into locks/ (UPGRADE=1 for newer ones)
+	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
+		$(COMPILE) --group build --output-file locks/core.txt
+	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
+		$(COMPILE) --group dev --constraint locks/core.txt --output-file locks/dev.txt
+
+clean: ## remove everything made here, .venv too
+	rm -rf $(VENV) $(VENV)-lock build dist heterofedsyn-demo .hypothesis .import_linter_cache \
+		.mypy_cache .pytest_cache .ruff_cache
+	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -c '' 2>/dev/null || { echo 'make: $(PYTHON) does not run; name a Python 3.11 or newer: make PYTHON=python3.12 ...' >&2; exit 1; }
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $(PYTHON) is $$($(PYTHON) -V 2>&1); Python 3.11 or newer is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo 'make: $(PYTHON) has no venv; on Debian and Ubuntu: apt install python3-venv' >&2; exit 1; }
+	echo "Making $(VENV) with $$($(PYTHON) -V)"
+	$(PYTHON) -m venv --clear $(VENV)
+
+$(CORE): $(BIN)/python locks/core.txt pyproject.toml
+	echo "Installing the package into $(VENV)"
+	$(INSTALL) locks/core.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(DEV): $(CORE) locks/dev.txt
+	echo "Installing the tools into $(VENV)"
+	$(INSTALL) locks/dev.txt
+	touch $@
+
+$(VENV)-lock/.uv-$(UV_VERSION):
+	$(PYTHON) -m venv --clear $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip --disable-pip-version-check -qq install uv==$(UV_VERSION)
+	touch $@

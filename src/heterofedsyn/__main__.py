@@ -1,0 +1,5 @@
+"""`python -m heterofedsyn`."""
+
+from heterofedsyn.cli import main
+
+main()

@@ -1,0 +1,105 @@
+"""Folders and files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from heterofedsyn.errors import HeterofedsynError, UsageError
+
+
+def check_place(target: Path) -> None:
+    """Refuse, before any work is done, a place where nothing can be written.
+
+    Raises:
+        UsageError: naming the folder that stands in the way.
+    """
+    place = _real(target)
+    if place == Path.cwd():
+        raise UsageError(f"{target} is the folder you are in; name a new one inside it")
+    try:
+        above = next(folder for folder in place.parents if folder.exists())
+        if not above.is_dir():
+            raise UsageError(f"cannot write {target}: {above} is a file; name another place")
+        allowed = os.access(above, os.W_OK | os.X_OK)
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {_reason(error)}; name another place") from None
+    if not allowed:
+        raise UsageError(
+            f"cannot write {target}: writing in {above} is not permitted; name another place"
+        )
+
+
+@contextmanager
+def written_whole(target: Path) -> Iterator[Path]:
+    """A folder to write into that takes the target's place at the end, or vanishes on failure."""
+    place = _real(target)
+    missing = [folder for folder in place.parents if not folder.exists()]
+    partial = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    try:
+        partial.mkdir(parents=True)
+        yield partial
+        for path in (*partial.iterdir(), partial):
+            _flush(path)
+        _put(partial, place)
+    except OSError as error:
+        raise HeterofedsynError(f"cannot write {target}: {_reason(error)}") from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        for folder in missing:
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+
+
+@contextmanager
+def file_written_whole(target: Path) -> Iterator[Path]:
+    """A path to write to that is renamed to the target at the end, or vanishes on failure."""
+    place = _real(target)
+    partial = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    try:
+        yield partial
+        _flush(partial)
+        partial.replace(place)
+    except OSError as error:
+        raise HeterofedsynError(f"cannot write {target}: {_reason(error)}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _put(partial: Path, place: Path) -> None:
+    """Rename a folder to its place; what was there is back if that fails, and gone if not."""
+    if not place.exists() or not any(place.iterdir()):
+        partial.rename(place)
+        return
+    former = partial.with_name(f"{partial.name}.old")
+    done = False
+    try:
+        place.rename(former)
+        partial.rename(place)
+        done = True
+    finally:
+        if done:
+            shutil.rmtree(former, ignore_errors=True)
+        elif former.exists() and not place.exists():
+            former.rename(place)
+
+
+def _real(target: Path) -> Path:
+    """The place itself if the target is a link to it."""
+    return Path(os.path.realpath(target))
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or type(error).__name__
+
+
+def _flush(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,1 @@
+"""Benchmarks: each prints its figures and the ratio to a peer measured in the same run."""

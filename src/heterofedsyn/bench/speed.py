@@ -1,0 +1,170 @@
+"""How fast the kernels are, beside the obvious ways to do the same."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from heterofedsyn.bench.tables import ADULT_SIZES, data_folder, random_table, real_table
+from heterofedsyn.marginals.counting import count_pairs
+from heterofedsyn.schema import EncodedTable, Schema
+from heterofedsyn.simulate import FederatedSynthesizer
+from heterofedsyn.synthesis.gum import run_pass
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured figure, and what was measured beside it in the same run."""
+
+    name: str
+    value: float
+    unit: str
+    peer: str = ""
+    ratio: float | None = None
+
+    @property
+    def shown(self) -> str:
+        """The figure for people."""
+        return f"{self.value:.3g} {self.unit}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figure for programs."""
+        return asdict(self)
+
+
+def measure(progress: Callable[[str], None]) -> list[Figure]:
+    """All figures; takes about a minute."""
+    folder = data_folder()
+    schema: Schema | None = None
+    if folder is None:
+        progress("no benchmark tables at hand: a random table of adult's shape instead")
+        table = random_table(26_048, ADULT_SIZES)
+    else:
+        schema, table = real_table(folder, "adult")
+    progress("counting pairs")
+    figures = _counting(table)
+    progress("GUM")
+    figures.append(_gum(table))
+    if schema is not None:
+        progress("a whole study")
+        figures.append(_study(schema, table))
+    progress("start-up")
+    figures.append(_start("import heterofedsyn", "-c", "import heterofedsyn"))
+    figures.append(_start("heterofedsyn --help", "-m", "heterofedsyn", "--help"))
+    return figures
+
+
+def _best(work: Callable[[], object], repeats: int) -> float:
+    """Seconds of the fastest of several runs, after one to warm up."""
+    work()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def _counting(table: EncodedTable) -> list[Figure]:
+    pairs = table.domain.pairs()
+    sizes = dict(zip(table.domain.names, table.domain.sizes, strict=True))
+    column = {name: table.codes[i] for i, name in enumerate(table.domain.names)}
+
+    def loop() -> None:
+        for a, b in pairs:
+            cells = column[a].astype(np.int64) * sizes[b] + column[b]
+            np.bincount(cells, minlength=sizes[a] * sizes[b])
+
+    two = _best(lambda: count_pairs(table), 50)
+    slow = _best(loop, 5)
+    name = f"{len(pairs)} pair tables, {table.rows:,} rows"
+    figures = [Figure(name, two * 1e3, "ms", f"bincount loop {slow * 1e3:.1f} ms", slow / two)]
+    pivot = _pivot(column, pairs)
+    if pivot is not None:
+        figures.append(
+            Figure(name + " (same)", two * 1e3, "ms", f"pivot_table {pivot:.2f} s", pivot / two)
+        )
+    large = random_table(1_000_000, (32,) * 15)
+    work = large.rows * len(large.domain.pairs())
+    one_thread = _best(lambda: count_pairs(large, threads=1), 5)
+    two_threads = _best(lambda: count_pairs(large, threads=2), 5)
+    figures.append(
+        Figure(
+            "one row of one pair, 1 million rows, one thread",
+            one_thread / work * 1e9,
+            "ns",
+            f"two threads {two_threads / work * 1e9:.2f} ns",
+            one_thread / two_threads,
+        )
+    )
+    return figures
+
+
+def _pivot(column: dict[str, Any], pairs: tuple[tuple[str, ...], ...]) -> float | None:
+    """Seconds pandas needs for the same tables, or None without pandas."""
+    try:
+        import pandas as pd
+    except ImportError:
+        return None
+    frame = pd.DataFrame({**column, "_one": 1})
+    some = pairs[:: max(1, len(pairs) // 21)]
+    start = time.perf_counter()
+    for a, b in some:
+        frame.pivot_table(index=a, columns=b, values="_one", aggfunc="sum", fill_value=0)
+    return (time.perf_counter() - start) * len(pairs) / len(some)
+
+
+def _gum(table: EncodedTable) -> Figure:
+    rng = np.random.default_rng(0)
+    rows = 32_000
+    pairs = table.domain.pairs()[::3][:30]
+    wanted = {
+        found.clique: found.counts.astype(np.float64).reshape(table.domain.shape(found.clique))
+        * (rows / table.rows)
+        for found in count_pairs(table, pairs)
+    }
+    codes = np.stack([rng.permutation(rng.choice(row, rows)) for row in table.codes])
+    warm = codes.copy()
+    run_pass(table.domain, warm, wanted, 0, rng)
+    best = np.inf
+    for _ in range(5):
+        fresh = codes.copy()
+        start = time.perf_counter()
+        run_pass(table.domain, fresh, wanted, 0, rng)
+        best = min(best, time.perf_counter() - start)
+    return Figure(f"GUM pass, {len(pairs)} pairs, {rows:,} rows", best * 1e3, "ms")
+
+
+def _study(schema: Schema, table: EncodedTable) -> Figure:
+    """CPU seconds of a study on adult with its release sampled, in a warm process."""
+    sites = {f"site-{i + 1}": table.take(np.arange(i, table.rows, 5)) for i in range(5)}
+    best = np.inf
+    for seed in range(3):
+        start = time.process_time()
+        synthesizer = FederatedSynthesizer(schema, epsilon=1, delta=1e-10, noise_seed=seed)
+        synthesizer.fit_encoded(sites).sample(seed=seed)
+        best = min(best, time.process_time() - start)
+    return Figure("study on adult, 5 sites, adafedprivsyn, seeded noise", best, "CPU s")
+
+
+def _start(name: str, *arguments: str) -> Figure:
+    """CPU seconds of a fresh interpreter, beside one that does nothing."""
+
+    def cost(*arguments: str) -> float:
+        times = []
+        for _ in range(4):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        return min(times)
+
+    ours, empty = cost(*arguments), cost("-c", "pass")
+    return Figure(name, ours, "CPU s", f"empty Python {empty:.2f} CPU s")

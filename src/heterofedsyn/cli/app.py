@@ -1,0 +1,121 @@
+"""All commands, and what happens when one fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from heterofedsyn import __version__
+from heterofedsyn.cli import bench, demo, sample, schema, simulate
+from heterofedsyn.errors import HeterofedsynError
+
+_STOPPED = "stopped before the end; nothing half-written is left"
+
+app = typer.Typer(
+    name="heterofedsyn",
+    help="Synthetic tables with differential privacy from data that may not be pooled.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(demo.demo)
+app.command("simulate")(simulate.simulate)
+app.command("sample")(sample.sample)
+app.add_typer(schema.app, name="schema")
+app.add_typer(bench.app, name="bench")
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        print(f"heterofedsyn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Synthetic tables with differential privacy from data that may not be pooled."""
+
+
+def main() -> None:
+    """Run the command line; exit codes: 0 done, 1 failed, 2 wrong use, 3 refused for privacy."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code."""
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("heterofedsyn", list(arguments)) as context:
+            command.invoke(context)
+        sys.stdout.flush()
+        return 0
+    except typer.Exit as stop:
+        return int(stop.exit_code)
+    except HeterofedsynError as error:
+        return _fail(str(error), error.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        return _fail(_STOPPED, 130)
+    except OSError as error:
+        _close_output()
+        if isinstance(error, BrokenPipeError):
+            return 1
+        return _fail(f"cannot read or write: {error.strerror or type(error).__name__}", 1)
+    except MemoryError:
+        return _fail("there is not enough memory for this; ask for fewer rows or bins", 1)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # the parser's own kind of error
+            return _misused(error, arguments)
+        if os.environ.get("HETEROFEDSYN_DEBUG"):
+            traceback.print_exc()
+        # The text of an unforeseen error could quote a record, so only its place is shown.
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(where.filename).name}:{where.lineno}"
+        return _fail(f"unexpected {type(error).__name__} at {place}; please report this", 1)
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise SystemExit(_fail(_STOPPED, 128 + number))
+
+
+def _close_output() -> None:
+    """Drop what stdout does not take: at exit it would fail again, with a traceback."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _misused(error: Any, arguments: list[str]) -> int:
+    """What the parser refused, with the word it refused and where help is."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(error.format_message(), file=sys.stderr)
+        return 2
+    text = " ".join(str(error.format_message()).split()).rstrip(".")
+    for option in getattr(getattr(error, "param", None), "opts", ()):
+        if option in arguments[:-1]:
+            found = arguments[arguments.index(option) + 1]
+            text = text.replace(f"{option!r}:", f"{option!r} ({found!r}):", 1)
+    path = context.command_path if context else "heterofedsyn"
+    end = " See" if text.endswith("?") else "; see"
+    return _fail(f"{text}{end} `{path} --help`", 2)
+
+
+def _fail(message: str, code: int) -> int:
+    line = "".join(letter if letter.isprintable() else " " for letter in message)
+    print(f"error: {line}", file=sys.stderr)
+    return code

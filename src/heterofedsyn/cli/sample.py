@@ -1,0 +1,57 @@
+"""`heterofedsyn sample`: more rows from a release."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heterofedsyn.errors import UsageError
+
+
+def sample(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A release folder.")],
+    rows: Annotated[
+        int | None, typer.Option(help="How many rows; the noisy total unless given.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="The same seed gives the same rows; harmless.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A .csv or .parquet file; CSV on stdout unless given.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
+    ] = False,
+) -> None:
+    """Draw synthetic rows from a release; costs no privacy."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    from heterofedsyn._files import check_place, file_written_whole
+    from heterofedsyn.cli._show import count, note
+    from heterofedsyn.hub.release import load
+
+    if out is not None:
+        if out.suffix not in (".csv", ".parquet"):
+            raise UsageError(f"--out {out} must end in .csv or .parquet")
+        if out.is_dir():
+            raise UsageError(f"--out {out} is a folder; name a file in it")
+        if out.exists() and not overwrite:
+            raise UsageError(f"{out} exists already; pass --overwrite or name another file")
+        if not out.parent.is_dir():
+            raise UsageError(f"--out {out}: there is no folder {out.parent}; make it first")
+        check_place(out)
+    table = load(folder).sample(rows, seed)
+    if out is None:
+        sys.stdout.flush()
+        pyarrow.csv.write_csv(table, sys.stdout.buffer)
+        return
+    with file_written_whole(out) as partial:
+        if out.suffix == ".csv":
+            pyarrow.csv.write_csv(table, partial)
+        else:
+            pyarrow.parquet.write_table(table, partial)
+    note(f"{count(table.num_rows, 'row')} in {out}")

@@ -1,0 +1,128 @@
+"""`heterofedsyn schema draft` and `schema check`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heterofedsyn.errors import DataError, PrivacyRefusal, SchemaError, UsageError
+
+app = typer.Typer(help="Draft and check the public schema.", no_args_is_help=True)
+
+WHY_PUBLIC = (
+    "a schema is published with the release: a range or category taken from private rows tells "
+    "everyone about the person it came from (a maximum is somebody's value)"
+)
+
+
+@app.command()
+def draft(
+    data: Annotated[Path, typer.Option(help="A public CSV or Parquet file of the same shape.")],
+    out: Annotated[Path, typer.Option(help="Where the schema goes.")],
+    public: Annotated[
+        bool, typer.Option("--public", help="Declares that the file holds no private row.")
+    ] = False,
+    label: Annotated[str | None, typer.Option(help="The column a model would predict.")] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
+    ] = False,
+) -> None:
+    """Draft a schema from a PUBLIC file, to be edited by hand.
+
+    Never from a private one: a schema is published, and a range or category taken from private
+    rows tells everyone about the person it came from.
+    """
+    from dataclasses import replace
+
+    from heterofedsyn._files import file_written_whole
+    from heterofedsyn.cli._show import count, note
+    from heterofedsyn.schema import draft as draft_schema
+    from heterofedsyn.sources import open_source
+
+    if not public:
+        raise PrivacyRefusal(f"{WHY_PUBLIC}; if {data} is public, say so with --public")
+    if out.exists() and not overwrite:
+        raise UsageError(f"{out} exists already; pass --overwrite or name another file")
+    try:
+        schema = draft_schema(open_source(data).batches(None))
+    except SchemaError as error:
+        raise SchemaError(f"{data}: {error}") from None
+    if label is not None:
+        schema = replace(schema, label=label)
+    with file_written_whole(out) as partial:
+        partial.write_text(schema.to_toml(), encoding="utf-8")
+    columns = count(len(schema.columns), "column")
+    note(f"draft of {columns} in {out}; look at every range and category:")
+    note(f"{WHY_PUBLIC}.")
+
+
+@app.command()
+def check(
+    schema: Annotated[Path, typer.Option(help="The schema (TOML).")],
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="CSV or Parquet to check against it; repeat."),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(help="Column that identifies a person; a row without it does not fit."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Check a schema, and files against it.
+
+    Rows that do not fit are counted by column. For the owner of the data: the counts are
+    exact and must not be published.
+    """
+    from heterofedsyn.cli._show import count, show_table
+    from heterofedsyn.schema import Schema, encode
+    from heterofedsyn.sources import open_source
+
+    found = Schema.load(schema)
+    sources = [open_source(path) for path in data or []]
+    wanted = list(dict.fromkeys([*found.domain.names, *([] if unit is None else [unit])]))
+    batches = (batch for source in sources for batch in source.batches(wanted))
+    encoded = encode(found, batches, unit=unit)
+    ignored = sorted({name for source in sources for name in source.columns} - {*wanted})
+    if as_json:
+        report = {
+            "columns": dict(zip(found.domain.names, found.domain.sizes, strict=True)),
+            "rows_read": encoded.rows_read,
+            "rows_that_do_not_fit": encoded.rows_dropped,
+            "misfits": encoded.misfits,
+            "ignored_columns": ignored,
+        }
+        print(json.dumps(report, indent=1))
+    else:
+        show_table(
+            str(schema),
+            ["column", "type", "values", "rows that do not fit"],
+            [
+                [column.name, column.kind, str(column.size), _count(encoded.misfits, column.name)]
+                for column in found.columns
+            ],
+        )
+        if ignored:
+            print(f"not in the schema and never read: {', '.join(ignored)}")
+    if encoded.rows_dropped:
+        columns = ", ".join(f"{name}: {many:,}" for name, many in encoded.misfits.items())
+        fits = "does" if encoded.rows_dropped == 1 else "do"
+        raise DataError(
+            f"{encoded.rows_dropped:,} of {count(encoded.rows_read, 'row')} {fits} not fit "
+            f"({columns}); mend the rows, or widen the schema: `other`, `nullable`, the type"
+        )
+    if sources and not as_json:
+        print(f"{_all(encoded.rows_read)}; this count is exact: do not publish it")
+
+
+def _all(rows: int) -> str:
+    if rows < 2:
+        return "the one row fits" if rows else "there are no rows"
+    return f"all {rows:,} rows fit"
+
+
+def _count(misfits: dict[str, int], name: str) -> str:
+    return f"{misfits[name]:,}" if misfits.get(name) else "-"

@@ -1,0 +1,203 @@
+"""`heterofedsyn simulate`: a federation in one process, from files to a release."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heterofedsyn.errors import UsageError
+
+if TYPE_CHECKING:
+    from heterofedsyn.schema import Encoded
+    from heterofedsyn.simulate import FederatedSynthesizer
+
+SITES = 5
+SPLIT = "uniform"
+
+
+def simulate(
+    schema: Annotated[Path, typer.Option(help="The public schema (TOML).")],
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of every record.")],
+    delta: Annotated[float, typer.Option(help="Below 1 / (all rows); 1e-9 is usual.")],
+    out: Annotated[Path, typer.Option(help="Folder for the release.")],
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="CSV or Parquet to be split; repeat to pool files."),
+    ] = None,
+    site: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]FILE",
+            help="CSV or Parquet of one site, site-1, site-2, ... unless named; once per site, "
+            "instead of --data.",
+        ),
+    ] = None,
+    sites: Annotated[
+        int | None,
+        typer.Option(help=f"How many sites --data is split into; {SITES} unless given."),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WAY",
+            help="How --data is split: sizes (1 : 2 : 3 ...), label (each site its own labels), "
+            f"dirichlet (labels in random shares) or uniform; {SPLIT} unless given.",
+        ),
+    ] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="adafedprivsyn, fedprivsyn, fedprivsyn-noprojection, allmarg, randmarg, "
+            "independent, local-merge, or privsyn (which pools all rows: not federated).",
+        ),
+    ] = "adafedprivsyn",
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A setting of the method, such as q=0.2; repeat.",
+        ),
+    ] = None,
+    trust: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            help="local (everyone may see every answer) or secure-aggregation (only sums over "
+            "sites are seen).",
+        ),
+    ] = "local",
+    conversion: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="How epsilon and delta become rho: tight, or the paper's: paper."
+        ),
+    ] = "tight",
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column that identifies a person; need not be in the schema, and is released "
+            "only if it is.",
+        ),
+    ] = None,
+    max_rows_per_unit: Annotated[
+        int | None,
+        typer.Option(help="Rows of one person that count; needs --unit, 1 unless given."),
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Synthetic rows; the noisy total unless given.")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Reproducible noise, FOR RESEARCH: anyone with the seed can undo it."),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier release in --out.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Run a federated study on files and write a release.
+
+    Noise comes from the operating system unless --seed is given.
+    """
+    from heterofedsyn.cli._show import count, guarantee, note, show_round
+    from heterofedsyn.hub import make_method
+    from heterofedsyn.hub.release import MOST_ROWS, check_rows, check_target
+    from heterofedsyn.simulate.synthesizer import SIMULATED_NOISE_WARNING, FederatedSynthesizer
+
+    if max_rows_per_unit is not None and unit is None:
+        raise UsageError("--max-rows-per-unit needs --unit, the column that identifies a person")
+    if rows is not None:
+        check_rows(rows)
+    check_target(out, overwrite=overwrite)
+    synthesizer = FederatedSynthesizer(
+        schema,
+        epsilon=epsilon,
+        delta=delta,
+        method=method,
+        settings=_settings(setting or []),
+        trust=trust,
+        conversion=conversion,
+        unit=unit,
+        max_rows_per_unit=1 if max_rows_per_unit is None else max_rows_per_unit,
+        noise_seed=seed,
+    )
+    if bool(data) == bool(site):
+        raise UsageError("give either --data (to be split) or --site (once per site)")
+    if site and not (sites is None and split is None):
+        raise UsageError("--sites and --split cut up --data; leave them out with --site")
+    if seed is not None:
+        note(f"warning: simulated noise, {SIMULATED_NOISE_WARNING}")
+    if site:
+        tables = {
+            name: _encode(synthesizer, name, [file]).table for name, file in _files(site).items()
+        }
+    else:
+        pooled = _encode(synthesizer, "data", data or [])
+        cut = synthesizer.split(pooled, SITES if sites is None else sites, split or SPLIT)
+        tables = {f"site-{number}": table for number, table in enumerate(cut, start=1)}
+    sources = count(len(tables), "site")
+    pools = make_method(method).pools
+    note(f"study over {f'the pooled rows of {sources}' if pools else sources} with {method}")
+    synthesizer.fit_encoded(tables, watch=show_round)
+    synthesizer.save(out, rows=rows, overwrite=overwrite)
+    release = synthesizer.release
+    drawn = min(release.run.noisy_total, MOST_ROWS) if rows is None else rows
+    if as_json:
+        summary = {
+            "out": str(out),
+            "method": method,
+            "rows": drawn,
+            "epsilon": release.privacy.epsilon,
+            "delta": release.privacy.delta,
+            "rho": release.privacy.rho,
+            "spent": {account.site: account.rho for account in release.privacy.sites},
+            "simulated_noise": release.privacy.simulated_noise,
+            "remarks": list(release.run.remarks),
+        }
+        print(json.dumps(summary, indent=1))
+        return
+    print(f"release in {out}: {count(drawn, 'synthetic row')}")
+    print(f"guarantee: {guarantee(release.privacy)}")
+    for remark in release.run.remarks:
+        print(f"remark: {remark}")
+
+
+def _settings(texts: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise UsageError(f"--set {text!r} must be NAME=VALUE, such as q=0.2")
+        if name in found:
+            raise UsageError(f"--set {name} is given twice; keep one")
+        found[name] = value
+    return found
+
+
+def _files(texts: list[str]) -> dict[str, Path]:
+    """The file of every site; one without a name is named by its place."""
+    found: dict[str, Path] = {}
+    for number, text in enumerate(texts, start=1):
+        name, equals, file = text.partition("=")
+        if not equals or Path(text).exists():
+            name, file = f"site-{number}", text
+        if name in found:
+            raise UsageError(f"two --site options are named {name!r}; rename one of them")
+        found[name] = Path(file)
+    return found
+
+
+def _encode(synthesizer: FederatedSynthesizer, name: str, files: list[Path]) -> Encoded:
+    """The rows of one holder that fit, after a note on those that do not."""
+    from heterofedsyn.cli._show import note
+
+    found = synthesizer.encode(files)
+    if remark := found.describe():
+        note(f"note: {name}: {remark}; see `heterofedsyn schema check`")
+    return found

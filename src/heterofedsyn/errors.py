@@ -1,0 +1,59 @@
+"""Every error a user can meet; each is one line that says what was found and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HeterofedsynError(Exception):
+    """Something failed; the message is meant for a person and never holds a value of a record."""
+
+    exit_code = 1
+
+
+class DataError(HeterofedsynError):
+    """A table or file cannot be read as the schema says."""
+
+
+class ReleaseError(HeterofedsynError):
+    """A release is missing, corrupt, or written by a newer version."""
+
+
+class ProtocolError(HeterofedsynError):
+    """A message is malformed, or an answer does not belong to its query."""
+
+
+class UsageError(HeterofedsynError):
+    """A request that cannot be carried out as worded: a wrong option, setting or schema."""
+
+    exit_code = 2
+
+
+class SchemaError(UsageError):
+    """A schema that contradicts itself."""
+
+
+class PrivacyRefusal(HeterofedsynError):
+    """Refused because it would cost more privacy than was allowed, or could not be protected."""
+
+    exit_code = 3
+
+
+class BudgetExceeded(PrivacyRefusal):
+    """A charge does not fit into what is left."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint naming the closest known word, or all of them when none is close.
+
+    >>> did_you_mean("agee", ["age", "ward"])
+    "did you mean 'age'?"
+    """
+    names = list(known)
+    folded = {name.casefold(): name for name in reversed(names)}
+    close = difflib.get_close_matches(word.casefold(), folded, n=1)
+    if close:
+        return f"did you mean {folded[close[0]]!r}?"
+    shown = ", ".join(repr(name) for name in names[:12]) + (", ..." if len(names) > 12 else "")
+    return f"known: {shown}"

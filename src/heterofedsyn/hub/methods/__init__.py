@@ -1,0 +1,42 @@
+"""Every method by name; a new one is a file of its own and a line in `METHODS`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from heterofedsyn._registry import find
+from heterofedsyn.hub.method import Method, Value, build
+from heterofedsyn.hub.methods.adafedprivsyn import AdaFedPrivSyn
+from heterofedsyn.hub.methods.allmarg import AllMarg
+from heterofedsyn.hub.methods.fedprivsyn import FedPrivSyn, FedPrivSynNoProjection
+from heterofedsyn.hub.methods.independent import Independent
+from heterofedsyn.hub.methods.localmerge import LocalMerge
+from heterofedsyn.hub.methods.privsyn import PrivSyn
+from heterofedsyn.hub.methods.randmarg import RandMarg
+
+METHODS: dict[str, type[Any]] = {
+    kind.name: kind
+    for kind in (
+        AdaFedPrivSyn,
+        FedPrivSyn,
+        FedPrivSynNoProjection,
+        AllMarg,
+        RandMarg,
+        PrivSyn,
+        Independent,
+        LocalMerge,
+    )
+}
+
+DEFAULT_METHOD = AdaFedPrivSyn.name
+
+
+def make_method(name: str, settings: Mapping[str, Value] | None = None) -> Method:
+    """The method of this name with these settings.
+
+    >>> make_method("fedprivsyn", {"q": 0.3, "passes": 20}).q
+    0.3
+    """
+    method: Method = build(find("method", METHODS, name), settings or {})
+    return method

@@ -1,0 +1,97 @@
+"""`adafedprivsyn`: the paper's adaptive method, with honest noise; MATH section 4."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from heterofedsyn.errors import UsageError
+from heterofedsyn.hub.method import Setting
+from heterofedsyn.hub.methods.fedprivsyn import FedPrivSyn, noise_unit
+from heterofedsyn.hub.rounds import Ask, Round
+from heterofedsyn.hub.scores import Glimpse, root
+from heterofedsyn.hub.stages import check_share, measured
+from heterofedsyn.marginals.counting import count_pairs
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.schema import Clique
+from heterofedsyn.synthesis import Targets
+
+MOST_TRIAL_ROWS = 100_000
+"""Rows of a table that is only looked at to rescore pairs: more would not change a choice."""
+
+
+@dataclass(frozen=True)
+class AdaFedPrivSyn(FedPrivSyn):
+    """Choose a few pairs, measure them, synthesize, and look again at what is still missing.
+
+    Attributes:
+        bound: at most this share of all pairs is chosen.
+        refresh: scores are renewed after so many picks (1 is the paper's text).
+    """
+
+    name: ClassVar[str] = "adafedprivsyn"
+
+    bound: float = 1 / 3
+    refresh: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_share("bound", self.bound, most=1.0)
+        if self.refresh < 1:
+            raise UsageError(f"refresh ({self.refresh}) must be at least 1")
+
+    def choose(
+        self,
+        setting: Setting,
+        targets: Targets,
+        seen: dict[Clique, Glimpse],
+        scores: dict[Clique, float],
+        budget: Budget,
+    ) -> Generator[Ask, Round, Targets]:
+        """Pick, measure and rescore in turns; what the bound leaves unspent sharpens the chosen."""
+        most = max(1, math.floor(self.bound * len(scores)))
+        slots = budget.evenly(most)
+        unit = noise_unit(setting, targets, slots[0])
+        missing = dict(scores)
+        while len(targets.pairs) < most:
+            # SELECT
+            gains = {
+                pair: score - unit * math.sqrt(setting.domain.cells(pair))
+                for pair, score in missing.items()
+            }
+            best = sorted((pair for pair in gains if gains[pair] > 0), key=lambda p: -gains[p])
+            picks = best[: min(self.refresh, most - len(targets.pairs))]
+            if not picks:
+                break
+            # MEASURE
+            price = slots[len(targets.pairs) :][: len(picks)]
+            targets = yield from measured("pairs", targets, picks, price)
+            for pair in picks:
+                del missing[pair]
+            missing = self._rescore(setting, targets, seen, missing)
+        chosen = targets.pairs
+        if not chosen or len(chosen) == most:
+            return targets
+        _, unspent = budget.split(len(chosen), most - len(chosen))
+        return (yield from measured("again", targets, chosen, unspent.evenly(len(chosen))))
+
+    def _rescore(
+        self,
+        setting: Setting,
+        targets: Targets,
+        seen: dict[Clique, Glimpse],
+        missing: dict[Clique, float],
+    ) -> dict[Clique, float]:
+        """Lower the scores of pairs that the chosen ones already explain."""
+        # GENERATE
+        touched = {name for pair in targets.pairs for name in pair}
+        near = [pair for pair in missing if touched.intersection(pair)]
+        rows = min(MOST_TRIAL_ROWS, max(1, round(targets.total)))
+        trial = self.synthesizer.synthesize(targets, rows, setting.rng(2, len(targets.pairs)))
+        explained = {
+            found.clique: root(seen[found.clique].distance2(found.counts / rows))
+            for found in count_pairs(trial, near)
+        }
+        return {pair: min(score, explained.get(pair, score)) for pair, score in missing.items()}

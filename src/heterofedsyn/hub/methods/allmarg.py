@@ -1,0 +1,46 @@
+"""`allmarg`: every pair, in equal shares; a baseline of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from heterofedsyn.hub.method import Model, Outcome, Setting
+from heterofedsyn.hub.rounds import Ask, Round
+from heterofedsyn.hub.stages import check_share, measured, one_ways
+from heterofedsyn.schema import Clique
+from heterofedsyn.synthesis import Gum, Synthesizer
+
+
+@dataclass(frozen=True)
+class AllMarg:
+    """1-ways from a share q, the rest equally on the pairs.
+
+    Attributes:
+        q: share of the budget for 1-ways.
+    """
+
+    name: ClassVar[str] = "allmarg"
+    pools: ClassVar[bool] = False
+    sums: ClassVar[bool] = True
+
+    q: float = 0.1
+    synthesizer: Synthesizer = Gum()
+
+    def __post_init__(self) -> None:
+        check_share("q", self.q, most=0.99)
+
+    def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
+        pairs = self.choose(setting)
+        first, rest = setting.budget.split(self.q, 1 - self.q)
+        if not pairs:
+            first = setting.budget
+        targets = yield from one_ways(setting, first)
+        if pairs:
+            targets = yield from measured("pairs", targets, pairs, rest.evenly(len(pairs)))
+        return Outcome(Model(self.synthesizer, (targets,)))
+
+    def choose(self, setting: Setting) -> Sequence[Clique]:
+        """Which pairs to measure."""
+        return setting.domain.pairs()

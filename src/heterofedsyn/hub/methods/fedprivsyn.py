@@ -1,0 +1,132 @@
+"""`fedprivsyn`: the paper's first method, with honest noise; MATH section 4."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from heterofedsyn.errors import UsageError
+from heterofedsyn.hub.method import Model, Outcome, Setting
+from heterofedsyn.hub.rounds import Ask, Round
+from heterofedsyn.hub.scores import Glimpse, root
+from heterofedsyn.hub.stages import (
+    check_share,
+    glimpses,
+    measured,
+    one_ways,
+)
+from heterofedsyn.marginals.sketch import SketchKind
+from heterofedsyn.marginals.statistics import MOST_WIDTH
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.schema import Clique
+from heterofedsyn.synthesis import Gum, Synthesizer, Targets
+
+
+@dataclass(frozen=True)
+class FedPrivSyn:
+    """Sketch all pairs, choose greedily, measure the chosen ones once.
+
+    Attributes:
+        q: share of the budget for 1-ways, and again for the sketches.
+        k: how many integers a sketch has.
+        sketch: `signs`, or the paper's `gaussian`.
+    """
+
+    name: ClassVar[str] = "fedprivsyn"
+    pools: ClassVar[bool] = False
+    sums: ClassVar[bool] = True
+
+    q: float = 0.1
+    k: int = 10
+    sketch: SketchKind = SketchKind.SIGNS
+    synthesizer: Synthesizer = Gum()
+
+    def __post_init__(self) -> None:
+        check_share("q", self.q, most=0.49)
+        if not 1 <= self.k <= MOST_WIDTH:
+            raise UsageError(f"k ({self.k}) must be in 1..{MOST_WIDTH}")
+
+    @property
+    def width(self) -> int | None:
+        """The sketches' width; None sends whole pairs."""
+        return self.k
+
+    def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
+        if len(setting.domain) < 2:
+            targets = yield from one_ways(setting, setting.budget)
+            return Outcome(Model(self.synthesizer, (targets,)), remarks=(ONE_ATTRIBUTE,))
+        first, second, third = setting.budget.split(self.q, self.q, 1 - 2 * self.q)
+        targets = yield from one_ways(setting, first)
+        seen = yield from glimpses(setting, targets, second, self.width, self.sketch)
+        scores = dependence(targets, seen)
+        targets = yield from self.choose(setting, targets, seen, scores, third)
+        remarks = () if targets.pairs else (NO_PAIR,)
+        return Outcome(Model(self.synthesizer, (targets,)), scores, remarks)
+
+    def choose(
+        self,
+        setting: Setting,
+        targets: Targets,
+        seen: dict[Clique, Glimpse],
+        scores: dict[Clique, float],
+        budget: Budget,
+    ) -> Generator[Ask, Round, Targets]:
+        """Choose pairs by their scores and measure them with what is left."""
+        unit = noise_unit(setting, targets, budget)
+        chosen = greedy(scores, {p: unit * math.sqrt(setting.domain.cells(p)) for p in scores})
+        if not chosen:
+            return targets
+        return (yield from measured("pairs", targets, chosen, budget.evenly(len(chosen))))
+
+
+@dataclass(frozen=True)
+class FedPrivSynNoProjection(FedPrivSyn):
+    """As `fedprivsyn`, but every pair is sent whole to be scored."""
+
+    name: ClassVar[str] = "fedprivsyn-noprojection"
+
+    @property
+    def width(self) -> int | None:
+        return None
+
+
+ONE_ATTRIBUTE = "there is only one attribute, so all of the budget went to it"
+NO_PAIR = "no pair was worth its noise: attributes are drawn independently, from their 1-ways"
+
+
+def dependence(targets: Targets, seen: dict[Clique, Glimpse]) -> dict[Clique, float]:
+    """The InDif2 of every pair, from raw 1-ways."""
+    raw = {
+        clique[0]: noisy.scaled(1 / targets.total)
+        for clique, noisy in targets.marginals.items()
+        if len(clique) == 1
+    }
+    return {pair: root(seen[pair].indif2(raw[pair[0]], raw[pair[1]])) for pair in seen}
+
+
+def noise_unit(setting: Setting, targets: Targets, budget: Budget) -> float:
+    """The L2 noise, in frequencies, on a pair of one cell measured with this budget."""
+    return math.sqrt(setting.trust.variance_factor / (2 * budget.rho)) / targets.total
+
+
+def greedy(scores: dict[Clique, float], roots: dict[Clique, float]) -> list[Clique]:
+    """Pairs that lower sum psi x + phi (1 - x), best first; psi = root * sqrt(number chosen).
+
+    >>> greedy({("a", "b"): 1.0, ("a", "c"): 0.1}, {("a", "b"): 0.2, ("a", "c"): 0.2})
+    [('a', 'b')]
+    """
+    chosen: list[Clique] = []
+    error = math.fsum(scores.values())
+    while len(chosen) < len(scores):
+        share = math.sqrt(len(chosen) + 1)
+        left = [pair for pair in scores if pair not in chosen]
+        best = max(left, key=lambda pair: scores[pair] - share * roots[pair])
+        picked = [*chosen, best]
+        noise = share * math.fsum(roots[pair] for pair in picked)
+        missed = math.fsum(scores[pair] for pair in left if pair != best)
+        if noise + missed >= error:
+            break
+        chosen, error = picked, noise + missed
+    return chosen

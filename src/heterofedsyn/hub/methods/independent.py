@@ -1,0 +1,27 @@
+"""`independent`: the whole budget on 1-ways, no dependence at all; the baseline to beat."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from heterofedsyn.hub.method import Model, Outcome, Setting
+from heterofedsyn.hub.rounds import Ask, Round
+from heterofedsyn.hub.stages import one_ways
+from heterofedsyn.synthesis import Gum, Synthesizer
+
+
+@dataclass(frozen=True)
+class Independent:
+    """Every attribute by itself, equal shares."""
+
+    name: ClassVar[str] = "independent"
+    pools: ClassVar[bool] = False
+    sums: ClassVar[bool] = True
+
+    synthesizer: Synthesizer = Gum()
+
+    def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
+        targets = yield from one_ways(setting, setting.budget)
+        return Outcome(Model(self.synthesizer, (targets,)))

@@ -1,0 +1,33 @@
+"""`local-merge`: every site synthesizes alone and the tables are put together; a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from heterofedsyn.hub.method import Model, Outcome, Setting
+from heterofedsyn.hub.methods.privsyn import PrivSyn
+from heterofedsyn.hub.rounds import Ask, Round
+from heterofedsyn.hub.stages import addressed
+from heterofedsyn.privacy.trust import Local
+from heterofedsyn.synthesis import Targets
+
+
+@dataclass(frozen=True)
+class LocalMerge(PrivSyn):
+    """`privsyn` at each site with that site's full budget."""
+
+    name: ClassVar[str] = "local-merge"
+    pools: ClassVar[bool] = False
+    sums: ClassVar[bool] = False
+
+    def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
+        alone = replace(setting, trust=Local(1))
+        targets: list[Targets] = []
+        remarks: list[str] = []
+        for site in sorted(setting.sites):
+            outcome = yield from addressed(super().conduct(alone), site)
+            targets += outcome.model.targets
+            remarks += [f"{site}: {remark}" for remark in outcome.remarks]
+        return Outcome(Model(self.synthesizer, tuple(targets)), remarks=tuple(remarks))

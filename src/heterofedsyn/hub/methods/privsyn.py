@@ -1,0 +1,88 @@
+"""`privsyn`: the central method the paper builds on, all rows in one place; MATH section 4."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from heterofedsyn.hub.method import Model, Outcome, Setting
+from heterofedsyn.hub.methods.fedprivsyn import NO_PAIR, ONE_ATTRIBUTE
+from heterofedsyn.hub.rounds import Ask, Round
+from heterofedsyn.hub.stages import check_share, measured, one_ways
+from heterofedsyn.marginals.statistics import UNITS_PER_COUNT, Dependence
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.schema import Clique, Domain
+from heterofedsyn.synthesis import Gum, Synthesizer
+
+
+@dataclass(frozen=True)
+class PrivSyn:
+    """Score all pairs exactly at the holder of the rows, choose greedily, measure.
+
+    Attributes:
+        q: share of the budget for 1-ways, and again for the scores.
+    """
+
+    name: ClassVar[str] = "privsyn"
+    pools: ClassVar[bool] = True
+    sums: ClassVar[bool] = True
+
+    q: float = 0.1
+    synthesizer: Synthesizer = Gum()
+
+    def __post_init__(self) -> None:
+        check_share("q", self.q, most=0.49)
+
+    def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
+        pairs = setting.domain.pairs()
+        if not pairs:
+            targets = yield from one_ways(setting, setting.budget)
+            return Outcome(Model(self.synthesizer, (targets,)), remarks=(ONE_ATTRIBUTE,))
+        first, second, third = setting.budget.split(self.q, self.q, 1 - 2 * self.q)
+        targets = yield from one_ways(setting, first)
+        round_ = yield Ask.evenly("dependence", [Dependence(pair) for pair in pairs], second)
+        scores = {
+            pair: max(0.0, float(noisy.values[0]) / UNITS_PER_COUNT)
+            for pair, noisy in zip(pairs, round_.totals(), strict=True)
+        }
+        chosen = greedy(scores, setting.domain, third)
+        frequencies = {pair: score / targets.total for pair, score in scores.items()}
+        if not chosen:
+            return Outcome(Model(self.synthesizer, (targets,)), frequencies, (NO_PAIR,))
+        prices = third.split(*(weight(setting.domain, pair) for pair in chosen))
+        targets = yield from measured("pairs", targets, chosen, prices)
+        return Outcome(Model(self.synthesizer, (targets,)), frequencies)
+
+
+def weight(domain: Domain, pair: Clique) -> float:
+    """Shares in proportion to cells^(2/3) make the sum of L1 noise errors smallest."""
+    return float(domain.cells(pair) ** (2 / 3))
+
+
+def greedy(scores: dict[Clique, float], domain: Domain, budget: Budget) -> list[Clique]:
+    """Pairs that lower L1 noise plus what is missed, best first.
+
+    With those shares a pair of s cells at price rho_s has L1 noise s / sqrt(pi rho_s), and all
+    chosen ones together (sum of weights)^(3/2) / sqrt(pi rho).
+    """
+    chosen: list[Clique] = []
+    weights, missed = 0.0, math.fsum(scores.values())
+    error = missed
+    while len(chosen) < len(scores):
+        trials = {
+            pair: (weights + weight(domain, pair)) ** 1.5 / math.sqrt(math.pi * budget.rho)
+            + missed
+            - scores[pair]
+            for pair in scores
+            if pair not in chosen
+        }
+        best = min(trials, key=lambda pair: trials[pair])
+        if trials[best] >= error:
+            break
+        error = trials[best]
+        chosen.append(best)
+        weights += weight(domain, best)
+        missed -= scores[best]
+    return chosen

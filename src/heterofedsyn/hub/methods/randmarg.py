@@ -1,0 +1,27 @@
+"""`randmarg`: a random number of random pairs; a baseline of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from heterofedsyn.hub.method import Setting
+from heterofedsyn.hub.methods.allmarg import AllMarg
+from heterofedsyn.schema import Clique
+
+
+@dataclass(frozen=True)
+class RandMarg(AllMarg):
+    """As `allmarg`, but for pairs drawn blindly."""
+
+    name: ClassVar[str] = "randmarg"
+
+    def choose(self, setting: Setting) -> Sequence[Clique]:
+        """How many uniformly in 1..m, then which."""
+        pairs = setting.domain.pairs()
+        if not pairs:
+            return pairs
+        rng = setting.rng(1)
+        many = int(rng.integers(1, len(pairs), endpoint=True))
+        return [pairs[i] for i in sorted(rng.permutation(len(pairs))[:many])]

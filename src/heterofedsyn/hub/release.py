@@ -1,0 +1,288 @@
+"""A release: model, privacy statement and manifest, on disk and back; made from answers alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+import numpy as np
+
+from heterofedsyn._files import check_place, written_whole
+from heterofedsyn._version import __version__
+from heterofedsyn.errors import HeterofedsynError, ReleaseError, UsageError
+from heterofedsyn.hub.method import Model, Outcome, Value, make_synthesizer
+from heterofedsyn.hub.statement import PrivacyStatement
+from heterofedsyn.marginals.statistics import Flat
+from heterofedsyn.privacy.noisy import Noisy
+from heterofedsyn.protocol import Plan
+from heterofedsyn.schema import Domain, EncodedTable, Schema, decode
+from heterofedsyn.synthesis import Measurement, Targets
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MODEL_FORMAT = 1
+_MAGIC = b"heterofedsyn model"
+_DAMAGED = "the file is damaged; fetch the release again"
+_FILES = ("model", "privacy.json", "run.json", "synthetic.csv", "synthetic.parquet")
+MOST_ROWS = 100_000_000
+"""Of one drawing, so that no slip of the finger exhausts a machine."""
+
+_LARGEST = 1e18
+"""No count of anything comes near."""
+
+Record = TypeVar("Record")
+
+
+class ScoredPair(msgspec.Struct, frozen=True):
+    """How strongly a pair seemed to depend, and whether it was measured."""
+
+    attributes: tuple[str, ...]
+    score: float | None
+    measured: bool
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`run.json`: how a release came about."""
+
+    version: str
+    method: str
+    settings: dict[str, Value]
+    sites: tuple[str, ...]
+    seed: int
+    study: str
+    noisy_total: int
+    pairs: tuple[ScoredPair, ...]
+    remarks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, plan: Plan, outcome: Outcome) -> RunRecord:
+        """The record of a finished study."""
+        measured = {pair for targets in outcome.model.targets for pair in targets.pairs}
+        pairs = [
+            ScoredPair(pair, outcome.scores.get(pair), pair in measured)
+            for pair in outcome.model.targets[0].domain.pairs()
+            if pair in measured or pair in outcome.scores
+        ]
+        return cls(
+            version=__version__,
+            method=plan.method,
+            settings=plan.settings,
+            sites=plan.sites,
+            seed=plan.seed,
+            study=plan.fingerprint,
+            noisy_total=max(1, round(outcome.model.total)),
+            pairs=tuple(pairs),
+            remarks=outcome.remarks,
+        )
+
+
+class _StoredMarginal(msgspec.Struct, frozen=True):
+    statistic: Flat
+    data: bytes
+    """Little-endian float64."""
+    variance: float
+
+
+class _StoredModel(msgspec.Struct, frozen=True):
+    files: dict[str, str]
+    """SHA-256 of the files that belong to the model, so that a changed one is noticed."""
+    schema: str
+    synthesizer: str
+    settings: dict[str, Value]
+    populations: tuple[tuple[_StoredMarginal, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """What a study publishes: anyone may sample from it, and nothing in it is private."""
+
+    schema: Schema
+    model: Model
+    privacy: PrivacyStatement
+    run: RunRecord
+
+    def sample(self, rows: int | None = None, seed: int | None = None) -> pa.Table:
+        """Synthetic rows with the schema's columns and types; the noisy total unless asked.
+
+        The same seed gives the same rows. It is a matter of convenience, not of privacy.
+        """
+        wanted = min(self.run.noisy_total, MOST_ROWS) if rows is None else check_rows(rows)
+        if seed is not None and seed < 0:
+            raise UsageError(f"seed ({seed}) must be at least 0")
+        rng = np.random.default_rng(seed)
+        return decode(self.schema, self._synthesize(wanted, rng), rng)
+
+    def save(self, folder: str | Path, *, rows: int | None = None, overwrite: bool = False) -> Path:
+        """Write the release as a folder, all of it or nothing, with so many synthetic rows.
+
+        Raises:
+            UsageError: if the folder holds something already.
+        """
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        target = check_target(Path(folder), overwrite=overwrite)
+        table = self.sample(rows, seed=self.run.seed)
+        with written_whole(target) as partial:
+            pyarrow.csv.write_csv(table, partial / "synthetic.csv")
+            pyarrow.parquet.write_table(table, partial / "synthetic.parquet")
+            texts = {"privacy.json": _text(self.privacy), "run.json": _text(self.run)}
+            for name, text in texts.items():
+                (partial / name).write_bytes(text)
+            (partial / "model").write_bytes(_pack(self.schema, self.model, texts))
+        return target
+
+    def _synthesize(self, rows: int, rng: np.random.Generator) -> EncodedTable:
+        totals = np.cumsum([0.0, *(targets.total for targets in self.model.targets)])
+        edges = np.rint(totals / totals[-1] * rows).astype(int)
+        tables = [
+            self.model.synthesizer.synthesize(targets, int(many), rng)
+            for targets, many in zip(self.model.targets, np.diff(edges), strict=True)
+            if many > 0
+        ]
+        return EncodedTable.concatenate(tables)
+
+
+def load(folder: str | Path) -> Release:
+    """A release from its folder.
+
+    Raises:
+        ReleaseError: if it is missing, corrupt, or of a newer version.
+    """
+    place = Path(folder)
+    if not place.is_dir():
+        raise ReleaseError(f"there is no release folder {place}; name a folder made by --out")
+    files, schema, model = _part(place / "model", _unpack)
+    return Release(
+        schema=schema,
+        model=model,
+        privacy=_part(place / "privacy.json", _record(PrivacyStatement, files.get("privacy.json"))),
+        run=_part(place / "run.json", _record(RunRecord, files.get("run.json"))),
+    )
+
+
+def check_rows(rows: int) -> int:
+    """The number of rows itself, if so many may be drawn at once."""
+    if not 1 <= rows <= MOST_ROWS:
+        raise UsageError(
+            f"rows ({rows}) must be in 1..{MOST_ROWS}; for more, draw again with another seed"
+        )
+    return rows
+
+
+def check_target(folder: Path, *, overwrite: bool) -> Path:
+    """The folder itself, if a release may be written there; only releases are overwritten."""
+    if folder.is_dir() and any(folder.iterdir()):
+        if not is_release(folder):
+            raise UsageError(
+                f"{folder} holds something else than a release and stays; name another folder"
+            )
+        if not overwrite:
+            raise UsageError(
+                f"{folder} holds a release already; name another folder, or replace it with "
+                "--overwrite (overwrite=True)"
+            )
+    elif folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file; name a folder")
+    check_place(folder)
+    return folder
+
+
+def is_release(folder: Path) -> bool:
+    """Whether a folder is a release, and nothing else."""
+    if not folder.is_dir():
+        return False
+    names = {path.name for path in folder.iterdir()}
+    return {"model", "privacy.json", "run.json"} <= names <= {*_FILES, "report.html"}
+
+
+def _part(path: Path, read: Callable[[bytes], Record]) -> Record:
+    try:
+        return read(path.read_bytes())
+    except ReleaseError as error:
+        raise ReleaseError(f"{path}: {error}") from None
+    except OSError as error:
+        reason = error.strerror or "cannot be read"
+        raise ReleaseError(f"{path}: {reason}; fetch the release again") from None
+    except (msgspec.MsgspecError, HeterofedsynError, ValueError, RecursionError):
+        raise ReleaseError(f"{path}: {_DAMAGED}") from None
+
+
+def _text(record: msgspec.Struct) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+
+
+def _record(kind: type[Record], digest: str | None) -> Callable[[bytes], Record]:
+    def read(data: bytes) -> Record:
+        if _digest(data) != digest:
+            raise ReleaseError(_DAMAGED)
+        return msgspec.json.decode(data, type=kind)
+
+    return read
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _pack(schema: Schema, model: Model, files: dict[str, bytes]) -> bytes:
+    stored = _StoredModel(
+        files={name: _digest(data) for name, data in files.items()},
+        schema=schema.to_toml(),
+        synthesizer=model.synthesizer.name,
+        settings=dataclasses.asdict(model.synthesizer),
+        populations=tuple(
+            tuple(
+                _StoredMarginal(
+                    m.statistic, m.noisy.values.astype("<f8").tobytes(), m.noisy.variance
+                )
+                for m in targets.measurements
+            )
+            for targets in model.targets
+        ),
+    )
+    body = msgspec.msgpack.encode(stored)
+    return b"%s %d %s\n%s" % (_MAGIC, MODEL_FORMAT, _digest(body).encode(), body)
+
+
+def _unpack(data: bytes) -> tuple[dict[str, str], Schema, Model]:
+    head, _, body = data.partition(b"\n")
+    words = head.split(b" ")
+    if b" ".join(words[:2]) != _MAGIC or len(words) != 4 or not words[2].isdigit():
+        raise ReleaseError("this is no model of heterofedsyn")
+    if int(words[2]) > MODEL_FORMAT:
+        raise ReleaseError(
+            f"the model has format {int(words[2])}, newer than {MODEL_FORMAT}; upgrade heterofedsyn"
+        )
+    if int(words[2]) < 1 or _digest(body).encode() != words[3]:
+        raise ReleaseError(_DAMAGED)
+    stored = msgspec.msgpack.decode(body, type=_StoredModel)
+    schema = Schema.from_toml(stored.schema)
+    populations = tuple(_targets(schema.domain, marginals) for marginals in stored.populations)
+    if not populations:
+        raise ReleaseError(_DAMAGED)
+    synthesizer = make_synthesizer(stored.synthesizer, stored.settings)
+    return stored.files, schema, Model(synthesizer, populations)
+
+
+def _targets(domain: Domain, marginals: tuple[_StoredMarginal, ...]) -> Targets:
+    measurements = []
+    for marginal in marginals:
+        marginal.statistic.check(domain)
+        values = np.frombuffer(marginal.data, dtype="<f8").astype(np.float64)
+        if values.size != marginal.statistic.integers(domain):
+            raise ReleaseError("the model does not fit its schema; fetch the release again")
+        # Written so that NaN, which compares as false, is refused.
+        if not (np.all(np.abs(values) < _LARGEST) and 0 < marginal.variance < math.inf):
+            raise ReleaseError("the model holds impossible numbers; fetch the release again")
+        measurements.append(Measurement(marginal.statistic, Noisy(values, marginal.variance)))
+    if not {m.statistic.attributes for m in measurements}.issuperset(domain.singles()):
+        raise ReleaseError("the model does not fit its schema; fetch the release again")
+    return Targets(domain, tuple(measurements))

@@ -1,0 +1,151 @@
+"""Amounts of privacy in rho (zero-concentrated differential privacy) and what they mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+from heterofedsyn.errors import PrivacyRefusal, UsageError, did_you_mean
+
+LARGEST_SIGMA = 1e7
+"""Noise beyond this buries every count of a table that people could own."""
+
+_SLACK = 1e-12
+"""Relative widening of sigma, so that no later rounding can lift the price above the charge."""
+
+
+class Conversion(StrEnum):
+    """How an amount in rho is stated as (epsilon, delta); MATH section 1."""
+
+    TIGHT = "tight"
+    PAPER = "paper"
+
+
+@dataclass(frozen=True, order=True)
+class Budget:
+    """An amount of rho-zCDP.
+
+    >>> whole = Budget.of(epsilon=1.0, delta=1e-9)
+    >>> round(whole.rho, 5), round(whole.epsilon(1e-9), 6)
+    (0.01497, 1.0)
+    >>> [round(part.rho / whole.rho, 2) for part in whole.split(1, 3)]
+    [0.25, 0.75]
+    """
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.rho) and self.rho >= 0):
+            raise UsageError(f"a budget must be a finite rho of at least 0, not {self.rho}")
+
+    @classmethod
+    def of(cls, *, epsilon: float, delta: float, conversion: str = Conversion.TIGHT) -> Budget:
+        """The largest budget that still guarantees (epsilon, delta)."""
+        if not (math.isfinite(epsilon) and 0 < epsilon <= 100):
+            raise UsageError(f"epsilon must be above 0 and at most 100, not {epsilon}; 1 is usual")
+        if not 1e-300 <= delta < 1:
+            raise UsageError(
+                f"delta must be above 0 and below 1, not {delta}; take less than 1 / (all rows)"
+            )
+        kind = _conversion(conversion)
+        low, high = 0.0, epsilon
+        # Bisection ends on the side that keeps the promise: epsilon_of(low) <= epsilon.
+        while (middle := (low + high) / 2) not in (low, high):
+            if epsilon_of(middle, delta, kind) <= epsilon:
+                low = middle
+            else:
+                high = middle
+        return cls(low)
+
+    def epsilon(self, delta: float, conversion: str = Conversion.TIGHT) -> float:
+        """The epsilon guaranteed at this delta."""
+        return epsilon_of(self.rho, delta, _conversion(conversion))
+
+    def split(self, *weights: float) -> tuple[Budget, ...]:
+        """Parts in proportion to the weights; together never more than the whole, exactly."""
+        if not weights or min(weights) < 0 or not sum(weights) > 0:
+            raise UsageError("a budget is split by weights of at least 0, not all of them 0")
+        exact = [Fraction(weight) for weight in weights]
+        unit = Fraction(self.rho) / sum(exact)
+        return tuple(Budget(_round_down(weight * unit)) for weight in exact)
+
+    def evenly(self, parts: int) -> tuple[Budget, ...]:
+        """So many equal parts."""
+        return self.split(*[1.0] * parts)
+
+    def part(self, share: float) -> Budget:
+        """A share of this budget, rounded down."""
+        return Budget(_round_down(Fraction(self.rho) * Fraction(share)))
+
+    def share(self, part: Budget) -> float:
+        """Which share of this budget a part is, rounded down."""
+        return _round_down(Fraction(part.rho) / Fraction(self.rho))
+
+
+def together(parts: Iterable[Budget]) -> Budget:
+    """What several releases cost jointly, rounded up."""
+    return Budget(_round_up(sum((Fraction(part.rho) for part in parts), Fraction(0))))
+
+
+def epsilon_of(rho: float, delta: float, conversion: Conversion) -> float:
+    """The epsilon that rho-zCDP guarantees at delta; MATH section 1.
+
+    `tight` is Canonne, Kamath and Steinke (2020): for every order alpha > 1,
+    epsilon = alpha rho + [ln(1/delta) + alpha ln(1 - 1/alpha) - ln(alpha - 1)] / (alpha - 1).
+    """
+    if rho == 0:
+        return 0.0
+    if conversion is Conversion.PAPER:
+        return rho + 2 * math.sqrt(rho * math.log(1 / delta))
+
+    def at(log_order: float) -> float:
+        less = math.exp(log_order)  # alpha - 1
+        alpha = 1 + less
+        spread = math.log(1 / delta) - alpha * math.log1p(1 / less) - log_order
+        return alpha * rho + spread / less
+
+    # The best order lies near sqrt(ln(1/delta) / rho); any order is valid, so a search that stops
+    # early is only a little pessimistic.
+    centre = 0.5 * math.log(max(math.log(1 / delta), 1e-3) / rho)
+    low, high = centre - 12, centre + 12
+    for _ in range(120):
+        left, right = low + (high - low) * 0.382, low + (high - low) * 0.618
+        if at(left) <= at(right):
+            high = right
+        else:
+            low = left
+    return max(0.0, at((low + high) / 2))
+
+
+def sigma_for(sensitivity: float, budget: Budget) -> float:
+    """The noise at which a release of this L2 sensitivity costs at most the budget."""
+    if budget.rho <= 0:
+        raise PrivacyRefusal("nothing can be measured with a budget of 0; raise epsilon")
+    sigma = sensitivity / math.sqrt(2 * budget.rho) * (1 + _SLACK)
+    if sigma > LARGEST_SIGMA * sensitivity:
+        raise PrivacyRefusal(
+            f"the budget is too small to measure anything: rho={budget.rho:.3g} for one release "
+            f"means noise of sigma {sigma / sensitivity:.3g} on every count; raise epsilon"
+        )
+    return sigma
+
+
+def _conversion(name: str) -> Conversion:
+    try:
+        return Conversion(name)
+    except ValueError:
+        hint = did_you_mean(name, list(Conversion))
+        raise UsageError(f"there is no conversion {name!r}; {hint}") from None
+
+
+def _round_down(value: Fraction) -> float:
+    nearest = float(value)
+    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
+
+
+def _round_up(value: Fraction) -> float:
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)

@@ -1,0 +1,6 @@
+"""What hub and sites say to each other: a plan, queries and answers; no rows, no exact counts."""
+
+from heterofedsyn.protocol.messages import Answer, Part, Query, Released, decode, encode
+from heterofedsyn.protocol.plan import Plan
+
+__all__ = ["Answer", "Part", "Plan", "Query", "Released", "decode", "encode"]

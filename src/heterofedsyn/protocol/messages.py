@@ -1,0 +1,103 @@
+"""Queries and answers, and their one encoding; lengths depend on schema and query alone."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from heterofedsyn._arrays import Integers
+from heterofedsyn.errors import ProtocolError
+from heterofedsyn.marginals.statistics import Statistic
+
+MESSAGE_VERSION = 1
+MOST_BYTES = 2**30
+MOST_PARTS = 100_000
+
+Message = TypeVar("Message", "Query", "Answer")
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One statistic and the share of the study's budget that it may cost."""
+
+    statistic: Statistic
+    share: float
+
+
+class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="query", kw_only=True):
+    """One round of questions, to all sites or to one."""
+
+    study: str
+    number: int
+    label: str
+    parts: tuple[Part, ...]
+    to: str | None = None
+    version: int = MESSAGE_VERSION
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the whole query: the same question is the same query."""
+        return hashlib.sha256(encode(self)).hexdigest()
+
+
+class Released(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The noisy integers of one part and how they were protected."""
+
+    data: bytes
+    """Little-endian int64."""
+    sensitivity: float
+    sigma: float
+    rho: float
+
+    @classmethod
+    def of(cls, values: Integers, *, sensitivity: float, sigma: float, rho: float) -> Released:
+        """Noisy integers, packed."""
+        return cls(
+            data=values.astype("<i8").tobytes(), sensitivity=sensitivity, sigma=sigma, rho=rho
+        )
+
+    @property
+    def values(self) -> Integers:
+        """The noisy integers."""
+        return np.frombuffer(self.data, dtype="<i8").astype(np.int64)
+
+
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="answer", kw_only=True):
+    """What one site (or the sum over sites) says to a query."""
+
+    study: str
+    query: str
+    """Fingerprint of the query."""
+    site: str
+    simulated: bool
+    parts: tuple[Released, ...]
+    version: int = MESSAGE_VERSION
+
+
+def encode(message: Query | Answer) -> bytes:
+    """A message as bytes."""
+    return msgspec.msgpack.encode(message)
+
+
+def decode(data: bytes, kind: type[Message]) -> Message:
+    """A message of the expected kind, strictly parsed.
+
+    Raises:
+        ProtocolError: if the bytes are anything else.
+    """
+    if len(data) > MOST_BYTES:
+        raise ProtocolError(f"a message of {len(data):,} bytes is over the limit of {MOST_BYTES:,}")
+    try:
+        message = msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise ProtocolError(f"this is no {kind.__name__.lower()} of version 1") from None
+    if message.version != MESSAGE_VERSION:
+        raise ProtocolError(
+            f"message version {message.version} is not {MESSAGE_VERSION}; "
+            "install the same version of heterofedsyn at hub and sites"
+        )
+    if len(message.parts) > MOST_PARTS:
+        raise ProtocolError(f"a message of {len(message.parts):,} parts is over the limit")
+    return message

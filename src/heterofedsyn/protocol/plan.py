@@ -1,0 +1,65 @@
+"""What all parties agree on before a study starts."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import msgspec
+
+from heterofedsyn.errors import UsageError
+from heterofedsyn.privacy.budget import Budget, Conversion
+from heterofedsyn.privacy.trust import Trust, trust_model
+
+PLAN_VERSION = 1
+_SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Schema, guarantee, sites and method of one study; its fingerprint names the study."""
+
+    schema: str
+    """Fingerprint of the public schema."""
+    epsilon: float
+    delta: float
+    conversion: str = Conversion.TIGHT.value
+    trust: str = "local"
+    sites: tuple[str, ...]
+    unit: str | None = None
+    rows_per_unit: int = 1
+    method: str
+    settings: dict[str, str | int | float | bool] = {}
+    seed: int
+    """Public randomness of the hub: sketches, tie-breaks, synthesis. Never of noise."""
+    version: int = PLAN_VERSION
+
+    def __post_init__(self) -> None:
+        if not self.sites or len(set(self.sites)) != len(self.sites):
+            raise UsageError("a study needs at least one site, each with a name of its own")
+        for name in self.sites:
+            if not _SITE_NAME.fullmatch(name):
+                raise UsageError(
+                    f"site name {name!r} must be up to 64 letters, digits, '.', '_' or '-'"
+                )
+        if self.rows_per_unit < 1:
+            raise UsageError(f"rows per unit must be at least 1, not {self.rows_per_unit}")
+        if self.unit is None and self.rows_per_unit != 1:
+            raise UsageError("rows per unit needs a unit: name the column that identifies a person")
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"seed ({self.seed}) must be in 0..2^63 - 1")
+        _ = self.budget, self.trust_model  # refuse what they refuse
+
+    @property
+    def budget(self) -> Budget:
+        """What the study may spend at every site."""
+        return Budget.of(epsilon=self.epsilon, delta=self.delta, conversion=self.conversion)
+
+    @property
+    def trust_model(self) -> Trust:
+        """Who may see a site's message."""
+        return trust_model(self.trust, len(self.sites))
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of everything above."""
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()

@@ -1,0 +1,33 @@
+"""The public schema, and tables encoded by it; nothing here comes from a private row."""
+
+from __future__ import annotations
+
+from heterofedsyn.schema.columns import (
+    BooleanColumn,
+    CategoricalColumn,
+    Column,
+    DatetimeColumn,
+    IntegerColumn,
+    NumberColumn,
+)
+from heterofedsyn.schema.domain import Clique, Domain
+from heterofedsyn.schema.draft import draft
+from heterofedsyn.schema.schema import Schema
+from heterofedsyn.schema.table import Encoded, EncodedTable, decode, encode
+
+__all__ = [
+    "BooleanColumn",
+    "CategoricalColumn",
+    "Clique",
+    "Column",
+    "DatetimeColumn",
+    "Domain",
+    "Encoded",
+    "EncodedTable",
+    "IntegerColumn",
+    "NumberColumn",
+    "Schema",
+    "decode",
+    "draft",
+    "encode",
+]

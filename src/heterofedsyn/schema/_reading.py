@@ -1,0 +1,248 @@
+"""Arrow arrays read as one kind of value; what a row holds alone decides how it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from heterofedsyn._arrays import Integers
+
+Mask = NDArray[np.bool_]
+
+_DAY = 86_400
+_LIMITS = np.iinfo(np.int64)
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_DIGITS = 18  # any integer of so many digits fits into 64 bits
+_SIGNED = r"^[+-]?[0-9]{1,38}$"
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:inf|infinity)$|^(?i:nan)$"
+_WHOLE_DECIMAL = r"^(-?(?:0|[1-9][0-9]*))\.0*$"
+_ISO = (
+    r"^(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
+    r"(?:[Tt ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,][0-9]+)?)?"
+    r"(?:[Zz]| ?(?P<sign>[+-])(?P<ahead>[0-9]{2})(?::?(?P<past>[0-9]{2}))?)?)?$"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Values of one kind; `read` marks those that were of that kind, `missing` the nulls."""
+
+    values: NDArray[Any]
+    missing: Mask
+    read: Mask
+
+    def replace(self, values: NDArray[Any]) -> Cells:
+        """Other values at the same places."""
+        return Cells(values, self.missing, self.read)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether an array of this type holds text."""
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """The same array in a type that every Arrow function takes."""
+    if pa.types.is_string_view(array.type):
+        return array.cast(pa.large_string())
+    if pa.types.is_float16(array.type):
+        return array.cast(pa.float32())
+    if pa.types.is_decimal(array.type) and array.type.bit_width < 128:
+        return array.cast(pa.decimal128(38, array.type.scale))
+    return array
+
+
+def mask(array: pa.Array) -> Mask:
+    """A boolean array as numpy; null is false."""
+    known: Mask = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
+    return known
+
+
+def numbers(array: pa.Array) -> Cells:
+    """Real numbers as float64; NaN and empty text are missing."""
+    if is_text(array.type):
+        return _numbers_of_text(pc.ascii_trim_whitespace(array))
+    if not _is_numeric(array.type):
+        return nothing(array)
+    values = pc.fill_null(array.cast(pa.float64(), safe=False), np.nan).to_numpy()
+    missing = np.isnan(values)
+    return Cells(np.where(missing, 0.0, values), missing, ~missing)
+
+
+def whole_numbers(array: pa.Array) -> Cells:
+    """Whole numbers as int64; those beyond 64 bits become the nearest that fits."""
+    kind = array.type
+    if is_text(kind):
+        return _whole_numbers_of_text(pc.ascii_trim_whitespace(array))
+    if pa.types.is_integer(kind):
+        missing = mask(array.is_null())
+        values = pc.fill_null(array, 0).to_numpy()
+        if pa.types.is_uint64(kind):
+            values = np.minimum(values, np.uint64(_LIMITS.max))
+        return Cells(values.astype(np.int64, copy=False), missing, ~missing)
+    if pa.types.is_decimal(kind):
+        return _whole_decimals(array)
+    cells = numbers(array)
+    whole = cells.read & (np.floor(cells.values) == cells.values)
+    return Cells(_to_int64(cells.values), cells.missing, whole)
+
+
+def booleans(array: pa.Array) -> Cells:
+    """Truth values as 0 and 1; true and false in any case, or the numbers 1 and 0."""
+    if not is_text(array.type):
+        cells = numbers(array)
+        return _zeros_and_ones(cells)
+    text = pc.ascii_lower(pc.ascii_trim_whitespace(array))
+    cells = _zeros_and_ones(_numbers_of_text(text))
+    true, false = (mask(pc.equal(text, word)) for word in ("true", "false"))
+    return Cells(np.where(true, 1, cells.values), cells.missing, cells.read | true | false)
+
+
+def seconds(array: pa.Array) -> Cells:
+    """Moments as seconds since 1970 in UTC, parts of a second cut off; dates are midnights."""
+    kind = array.type
+    if is_text(kind):
+        return _seconds_of_text(pc.ascii_trim_whitespace(array))
+    if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+        return nothing(array)
+    missing = mask(array.is_null())
+    if pa.types.is_date32(kind):
+        days = pc.fill_null(array.cast(pa.int32()), 0).to_numpy()
+        return Cells(days.astype(np.int64) * _DAY, missing, ~missing)
+    ticks = pc.fill_null(array.cast(pa.int64()), 0).to_numpy()
+    unit = kind.unit if pa.types.is_timestamp(kind) else "ms"
+    return Cells(ticks // _PER_SECOND[unit], missing, ~missing)
+
+
+def has_words(kind: pa.DataType) -> bool:
+    """Whether values of this type can be told apart by a text."""
+    naive = pa.types.is_timestamp(kind) and kind.tz is None
+    return is_text(kind) or _is_numeric(kind) or bool(pa.types.is_date(kind)) or naive
+
+
+def words(array: pa.Array) -> pa.Array:
+    """The text of each value; `True` is "True", 2.0 is "2", and NaN is null."""
+    if is_text(array.type):
+        return array
+    if pa.types.is_boolean(array.type):
+        return pc.if_else(array, "True", "False")
+    if not pa.types.is_floating(array.type):
+        return array.cast(pa.string())
+    values = array.cast(pa.float64())
+    values = pc.if_else(pc.is_nan(values), None, values)
+    whole = pc.and_(pc.equal(pc.floor(values), values), pc.less(pc.abs(values), 2.0**63))
+    integers = pc.if_else(whole, values, 0.0).cast(pa.int64())
+    return pc.if_else(whole, integers.cast(pa.string()), values.cast(pa.string()))
+
+
+def integer_form(text: pa.Array) -> pa.Array:
+    """Whole decimals without their point: "2.0" is "2"; other text as it is."""
+    return pc.replace_substring_regex(text, pattern=_WHOLE_DECIMAL, replacement=r"\1")
+
+
+def positions(text: pa.Array, among: tuple[str, ...]) -> Integers:
+    """Where each text stands in a list, -1 where it does not."""
+    found = pc.index_in(text, value_set=pa.array(among, text.type))
+    places: Integers = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+    return places
+
+
+def nothing(array: pa.Array) -> Cells:
+    """Nothing but nulls was read: the array holds another kind of value."""
+    missing = mask(array.is_null())
+    return Cells(np.zeros(len(array), np.int64), missing, np.zeros(len(array), np.bool_))
+
+
+def is_empty(text: pa.Array) -> Mask:
+    """Whether each text is null or empty."""
+    return mask(pc.fill_null(pc.equal(pc.binary_length(text), 0), True))
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_boolean(kind)
+    )
+
+
+def _to_int64(values: NDArray[np.float64]) -> Integers:
+    high, low = values >= 2.0**63, values < -(2.0**63)
+    inside = np.where(high | low, 0.0, values).astype(np.int64)
+    return np.where(high, _LIMITS.max, np.where(low, _LIMITS.min, inside))
+
+
+def _zeros_and_ones(cells: Cells) -> Cells:
+    one, zero = cells.values == 1, cells.values == 0
+    return Cells(one.astype(np.int64), cells.missing, cells.read & (one | zero))
+
+
+def _whole_decimals(array: pa.Array) -> Cells:
+    missing = mask(array.is_null())
+    whole = mask(pc.equal(pc.floor(array), array))
+    rounded = pc.fill_null(array.cast(pa.float64()), 0.0).to_numpy()
+    values = _to_int64(rounded)
+    exact = np.abs(rounded) < 2.0**63
+    kept = pc.if_else(pa.array(exact & whole), array, None).cast(pa.int64())
+    values = np.where(exact & whole, pc.fill_null(kept, 0).to_numpy(), values)
+    return Cells(values, missing, whole)
+
+
+def _numbers_of_text(text: pa.Array) -> Cells:
+    numeric = pc.fill_null(pc.match_substring_regex(text, pattern=_NUMBER), False)
+    values = pc.if_else(numeric, text, "0").cast(pa.float64()).to_numpy()
+    missing = is_empty(text) | np.isnan(values)
+    return Cells(np.where(missing, 0.0, values), missing, mask(numeric) & ~missing)
+
+
+def _whole_numbers_of_text(text: pa.Array) -> Cells:
+    short = pc.and_(pc.ascii_is_decimal(text), pc.less_equal(pc.binary_length(text), _DIGITS))
+    short = pc.fill_null(short, False)
+    values = pc.if_else(short, text, "0").cast(pa.int64()).to_numpy()
+    missing, read = is_empty(text), mask(short)
+    rest = np.flatnonzero(~read & ~missing)
+    if not len(rest):
+        return Cells(values, missing, read)
+    values = values.copy()
+    others = text.take(pa.array(rest))
+    signed = pc.match_substring_regex(others, pattern=_SIGNED)
+    exact = _whole_decimals(pc.if_else(signed, others, "0").cast(pa.decimal128(38, 0)))
+    real = _numbers_of_text(others)
+    plain = mask(signed)
+    values[rest] = np.where(plain, exact.values, _to_int64(real.values))
+    read[rest] = plain | (real.read & (np.floor(real.values) == real.values))
+    missing[rest] = real.missing
+    return Cells(values, missing, read)
+
+
+def _seconds_of_text(text: pa.Array) -> Cells:
+    fields = pc.extract_regex(text, pattern=_ISO)
+    matched = mask(fields.is_valid())
+    year, month, day, hour, minute, second, ahead, past = (
+        _field(fields, name)
+        for name in ("year", "month", "day", "hour", "minute", "second", "ahead", "past")
+    )
+    behind = mask(pc.equal(pc.struct_field(fields, "sign"), "-"))
+    months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
+    first = months.astype("datetime64[D]").astype(np.int64)
+    length = (months + 1).astype("datetime64[D]").astype(np.int64) - first
+    valid = matched & (month >= 1) & (month <= 12) & (day >= 1) & (day <= length)
+    valid &= (hour < 24) & (minute < 60) & (second < 60) & (ahead < 24) & (past < 60)
+    zone = np.where(behind, -1, 1) * (ahead * 60 + past) * 60
+    moments = (first + day - 1) * _DAY + hour * 3600 + minute * 60 + second - zone
+    return Cells(moments, is_empty(text), valid)
+
+
+def _field(fields: pa.StructArray, name: str) -> Integers:
+    digits = pc.fill_null(pc.struct_field(fields, name), "0")
+    digits = pc.if_else(pc.equal(digits, ""), "0", digits)
+    values: Integers = digits.cast(pa.int64()).to_numpy()
+    return values

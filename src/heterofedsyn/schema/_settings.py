@@ -1,0 +1,108 @@
+"""A schema as plain settings, the way its TOML file says it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from heterofedsyn.errors import SchemaError, did_you_mean
+from heterofedsyn.schema.columns import (
+    BooleanColumn,
+    CategoricalColumn,
+    Column,
+    DatetimeColumn,
+    IntegerColumn,
+    NumberColumn,
+)
+
+KINDS: dict[str, type[Column]] = {
+    kind.kind: kind
+    for kind in (IntegerColumn, NumberColumn, CategoricalColumn, BooleanColumn, DatetimeColumn)
+}
+_WIDTH = 100
+
+
+def read(settings: Mapping[str, Any]) -> tuple[tuple[Column, ...], str | None, str | None]:
+    """The columns, label and task of a mapping shaped like the TOML."""
+    _check_keys(settings, ("label", "task", "columns"), "the schema")
+    entries = settings.get("columns", ())
+    if not isinstance(entries, list | tuple):
+        raise SchemaError("columns must be a list of tables; start each with [[columns]]")
+    columns = tuple(_column(entry, place) for place, entry in enumerate(entries, start=1))
+    return columns, settings.get("label"), settings.get("task")
+
+
+def write(columns: tuple[Column, ...], label: str | None, task: str | None) -> dict[str, Any]:
+    """The same as a mapping, with what is left at its default left out."""
+    settings: dict[str, Any] = {"label": label, "task": task}
+    settings = {key: value for key, value in settings.items() if value is not None}
+    return {**settings, "columns": [_entry(column) for column in columns]}
+
+
+def to_toml(settings: Mapping[str, Any]) -> str:
+    """The mapping as TOML text."""
+    head = "".join(_line(key, value) for key, value in settings.items() if key != "columns")
+    tables = [
+        "[[columns]]\n" + "".join(_line(key, value) for key, value in entry.items())
+        for entry in settings["columns"]
+    ]
+    return "\n".join([head, *tables] if head else tables)
+
+
+def _column(entry: object, place: int) -> Column:
+    if not isinstance(entry, Mapping):
+        raise SchemaError(f"column {place} must be a table; start it with [[columns]]")
+    name = entry.get("name")
+    if not name:
+        raise SchemaError(f'column {place} has no name; add name = "..."')
+    at = f"column {name!r}"
+    if "type" not in entry:
+        raise SchemaError(f"{at} has no type; add type = one of {', '.join(KINDS)}")
+    kind = KINDS.get(str(entry["type"]))
+    if kind is None:
+        hint = did_you_mean(str(entry["type"]), KINDS)
+        raise SchemaError(f"{at} has the unknown type {entry['type']!r}; {hint}")
+    fields = dataclasses.fields(kind)
+    _check_keys(entry, ("type", *(field.name for field in fields)), f"{at} of type {kind.kind}")
+    for field in fields:
+        if field.default is dataclasses.MISSING and field.name not in entry:
+            raise SchemaError(f"{at} of type {kind.kind} needs {field.name}; add it")
+    return kind(**{key: value for key, value in entry.items() if key != "type"})
+
+
+def _check_keys(found: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+    for key in found:
+        if key not in known:
+            hint = did_you_mean(str(key), known)
+            raise SchemaError(f"{what} has the unknown key {key!r}; {hint}")
+
+
+def _entry(column: Column) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": column.name, "type": column.kind}
+    for field in sorted(dataclasses.fields(column), key=lambda field: field.kw_only is True):
+        value = getattr(column, field.name)
+        if value != field.default:
+            entry[field.name] = list(value) if isinstance(value, tuple) else value
+    return entry
+
+
+def _line(key: str, value: object) -> str:
+    if not isinstance(value, list):
+        return f"{key} = {_literal(value)}\n"
+    items = [_literal(item) for item in value]
+    line = f"{key} = [{', '.join(items)}]\n"
+    if len(line) <= _WIDTH:
+        return line
+    return f"{key} = [\n" + "".join(f"  {item},\n" for item in items) + "]\n"
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        # JSON escapes what TOML must have escaped, except DEL.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return value.isoformat() if isinstance(value, datetime) else repr(value)

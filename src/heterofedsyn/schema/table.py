@@ -1,0 +1,200 @@
+"""Tables of codes: rows of any source encoded by a schema, and codes written out again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heterofedsyn._arrays import Codes, Integers, frozen
+from heterofedsyn.errors import DataError, UsageError, did_you_mean
+from heterofedsyn.schema.domain import Domain
+from heterofedsyn.schema.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedTable:
+    """One code per attribute and row, a read-only row of codes for each attribute."""
+
+    domain: Domain
+    codes: Codes
+
+    def __post_init__(self) -> None:
+        frozen(self.codes)
+
+    @classmethod
+    def from_codes(cls, domain: Domain, codes: NDArray[Any]) -> EncodedTable:
+        """A table from any integer array of attributes by rows, after checking every code."""
+        if codes.ndim != 2 or len(codes) != len(domain):
+            raise UsageError(
+                f"codes have shape {codes.shape} but the domain has {len(domain)} attributes; "
+                "pass one row of codes per attribute"
+            )
+        if not np.issubdtype(codes.dtype, np.integer):
+            raise UsageError(f"codes are {codes.dtype}; pass integers")
+        for name, size, row in zip(domain.names, domain.sizes, codes, strict=True):
+            if row.size and (row.min() < 0 or row.max() >= size):
+                raise UsageError(f"attribute {name!r} has codes outside 0 to {size - 1}")
+        return cls(domain, codes.astype(_code_type(domain), order="C"))
+
+    @classmethod
+    def concatenate(cls, tables: Sequence[EncodedTable]) -> EncodedTable:
+        """The rows of all tables, one after the other."""
+        if not tables:
+            raise UsageError("there is no table to concatenate; pass at least one")
+        domain = tables[0].domain
+        if any(table.domain != domain for table in tables):
+            raise UsageError("the tables differ in their domains; encode them by one schema")
+        return cls(domain, np.concatenate([table.codes for table in tables], axis=1))
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return int(self.codes.shape[1])
+
+    def take(self, indices: NDArray[Any]) -> EncodedTable:
+        """The rows at these places, in their order."""
+        codes: NDArray[Any] = np.take(self.codes, indices, axis=1)
+        return EncodedTable(self.domain, codes)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """An encoded table and what was left out; for the data's owner only, never for a message.
+
+    Attributes:
+        rows_read: rows that the source had.
+        rows_dropped: rows that do not fit the schema.
+        misfits: how many rows do not fit because of each column; a row may count in several.
+        rows_over: rows that fit but exceed what one unit may contribute.
+        units: for every kept row the number of its unit, or None without a unit column.
+    """
+
+    table: EncodedTable
+    rows_read: int
+    rows_dropped: int = 0
+    misfits: dict[str, int] = field(default_factory=dict)
+    rows_over: int = 0
+    units: Integers | None = None
+
+    def describe(self) -> str | None:
+        """One line on the rows left out, or None when all were kept.
+
+        >>> table = EncodedTable.from_codes(Domain(("age",), (2,)), np.array([[0, 1]]))
+        >>> Encoded(table, rows_read=3, rows_dropped=1, misfits={"age": 1}).describe()
+        '1 row does not fit and is left out (age: 1)'
+        """
+        said = []
+        if self.rows_dropped:
+            columns = ", ".join(f"{name}: {count:,}" for name, count in self.misfits.items())
+            one = self.rows_dropped == 1
+            words = "row does not fit and is" if one else "rows do not fit and are"
+            said.append(f"{self.rows_dropped:,} {words} left out ({columns})")
+        if self.rows_over:
+            words = "row is" if self.rows_over == 1 else "rows are"
+            said.append(f"{self.rows_over:,} {words} left out as more than one unit may contribute")
+        return "; ".join(said) or None
+
+
+def encode(
+    schema: Schema,
+    batches: Iterable[pa.RecordBatch],
+    unit: str | None = None,
+    max_rows_per_unit: int = 1,
+) -> Encoded:
+    """Codes of all rows that fit the schema; with a unit column, of the first few of each unit.
+
+    Whether a row stays depends on the row and, with a unit column, on its unit's other rows alone:
+    the first `max_rows_per_unit` that fit are kept. A row without a unit does not fit.
+    """
+    if max_rows_per_unit < 1:
+        raise UsageError(f"max_rows_per_unit is {max_rows_per_unit}; it must be at least 1")
+    parts = [_encode_batch(schema, batch, unit) for batch in batches]
+    none = np.empty((len(schema.columns), 0), _code_type(schema.domain))
+    codes = np.concatenate([none, *(part.codes for part in parts)], axis=1)
+    misfits: Counter[str] = Counter()
+    for part in parts:
+        misfits.update(part.misfits)
+    whole = Encoded(
+        table=EncodedTable(schema.domain, codes),
+        rows_read=sum(part.rows_read for part in parts),
+        rows_dropped=sum(part.rows_dropped for part in parts),
+        misfits={name: count for name, count in misfits.items() if count},
+    )
+    if unit is None:
+        return whole
+    return _first_of_each_unit(whole, [part.units for part in parts], max_rows_per_unit)
+
+
+def decode(schema: Schema, table: EncodedTable, rng: np.random.Generator) -> pa.Table:
+    """A table with the schema's columns, order and types; each code becomes one of its values."""
+    import pyarrow as pa
+
+    if table.domain != schema.domain:
+        raise UsageError("the table was not encoded by this schema; pass the schema it came from")
+    columns = zip(schema.columns, table.codes, strict=True)
+    return pa.table({column.name: column.decode(codes, rng) for column, codes in columns})
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What became of one batch; `misfits` names every column, `units` the kept rows' units."""
+
+    codes: Codes
+    rows_read: int
+    rows_dropped: int
+    misfits: dict[str, int]
+    units: pa.DictionaryArray | None
+
+
+def _encode_batch(schema: Schema, batch: pa.RecordBatch, unit: str | None) -> _Part:
+    from heterofedsyn.schema import _units
+
+    codes = np.empty((len(schema.columns), batch.num_rows), _code_type(schema.domain))
+    fitting = {}
+    for place, column in enumerate(schema.columns):
+        codes[place], fitting[column.name] = column.encode(_column(batch, column.name))
+    units = None
+    if unit is not None:
+        units, known = _units.identify(_column(batch, unit), unit)
+        fitting[unit] = fitting.get(unit, True) & known
+    kept = np.logical_and.reduce(list(fitting.values()))
+    if not kept.all():
+        codes = np.compress(kept, codes, axis=1)
+    return _Part(
+        codes=codes,
+        rows_read=batch.num_rows,
+        rows_dropped=batch.num_rows - codes.shape[1],
+        misfits={name: int(np.count_nonzero(~fits)) for name, fits in fitting.items()},
+        units=None if units is None else units.filter(kept),
+    )
+
+
+def _first_of_each_unit(whole: Encoded, units: list[Any], most: int) -> Encoded:
+    from heterofedsyn.schema import _units
+
+    numbers = _units.number(units)
+    kept = _units.first_rows(numbers, most)
+    table = whole.table if len(kept) == whole.table.rows else whole.table.take(kept)
+    over = whole.table.rows - table.rows
+    return replace(whole, table=table, rows_over=over, units=frozen(numbers[kept]))
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    names = batch.schema.names
+    if names.count(name) != 1:
+        problem = f"{names.count(name)} columns named" if name in names else "no column"
+        hint = did_you_mean(name, names) if name not in names else "rename all but one"
+        raise DataError(f"the table has {problem} {name!r} among its {len(names)}; {hint}")
+    return batch.column(name)
+
+
+def _code_type(domain: Domain) -> np.dtype[Any]:
+    return np.dtype(np.uint8 if max(domain.sizes, default=1) <= 256 else np.uint16)

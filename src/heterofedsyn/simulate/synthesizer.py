@@ -1,0 +1,140 @@
+"""The Python interface: a synthesizer that is fitted to several tables and then sampled."""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from heterofedsyn.errors import UsageError
+from heterofedsyn.hub import DEFAULT_METHOD, Release, make_method
+from heterofedsyn.hub.method import Value, settings_of
+from heterofedsyn.privacy.budget import Conversion
+from heterofedsyn.protocol import Plan
+from heterofedsyn.schema import Encoded, EncodedTable, Schema, encode
+from heterofedsyn.simulate.run import Watcher, run_study, site_names
+from heterofedsyn.simulate.split import split
+from heterofedsyn.sources import open_source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SIMULATED_NOISE_WARNING = "for research: anyone with the seed can undo the noise"
+
+
+class FederatedSynthesizer:
+    """Fits one private synthetic table to the tables of several sites, in this process.
+
+    Args:
+        schema: a `Schema`, a path to a schema file, or a dictionary shaped like one.
+        epsilon: the guarantee for every record, with `delta`.
+        settings: settings of the method, such as `{"q": 0.2}`.
+        unit: a column that identifies a person, if one person may have several rows.
+        noise_seed: reproducible noise, for research only: anyone with the seed can undo it.
+    """
+
+    def __init__(
+        self,
+        schema: Schema | str | Path | Mapping[str, Any],
+        *,
+        epsilon: float,
+        delta: float,
+        method: str = DEFAULT_METHOD,
+        settings: Mapping[str, Value] | None = None,
+        trust: str = "local",
+        conversion: str = Conversion.TIGHT,
+        unit: str | None = None,
+        max_rows_per_unit: int = 1,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.schema = Schema.of(schema)
+        self._method = make_method(method, settings)
+        self._seed = secrets.randbits(62) if noise_seed is None else noise_seed
+        self._noise_seed = noise_seed
+        self._unit = unit
+        self._terms: dict[str, Any] = {
+            "schema": self.schema.fingerprint,
+            "epsilon": epsilon,
+            "delta": delta,
+            "conversion": conversion,
+            "trust": trust,
+            "unit": unit,
+            "rows_per_unit": max_rows_per_unit,
+            "method": self._method.name,
+            "settings": settings_of(self._method),
+            "seed": self._seed,
+        }
+        self._plan(["site-1"])
+        self._release: Release | None = None
+
+    def fit(self, sites: Sequence[Any] | Mapping[str, Any]) -> FederatedSynthesizer:
+        """Run the study over the tables of the sites: pandas, polars, pyarrow, or file paths.
+
+        Rows that do not fit the schema are left out, with a warning that counts them by column.
+        """
+        named = sites if isinstance(sites, Mapping) else name_sites(sites)
+        tables = {}
+        for name, table in named.items():
+            encoded = self.encode([table])
+            if remark := encoded.describe():
+                warnings.warn(f"{name}: {remark}", stacklevel=2)
+            tables[name] = encoded.table
+        return self.fit_encoded(tables)
+
+    def encode(self, tables: Sequence[Any]) -> Encoded:
+        """Tables or files of one holder, put together and encoded by the schema."""
+        wanted = list(self.schema.domain.names)
+        if self._unit is not None and self._unit not in wanted:
+            wanted.append(self._unit)
+        batches = (batch for table in tables for batch in open_source(table).batches(wanted))
+        return encode(
+            self.schema, batches, unit=self._unit, max_rows_per_unit=self._terms["rows_per_unit"]
+        )
+
+    def split(self, encoded: Encoded, sites: int, kind: str) -> list[EncodedTable]:
+        """One encoded table cut into sites, as a federation might hold it."""
+        rng = np.random.default_rng([self._seed, 0])
+        return split(encoded, sites, kind, self.schema.label, rng)
+
+    def fit_encoded(
+        self, tables: Mapping[str, EncodedTable], *, watch: Watcher = lambda report: None
+    ) -> FederatedSynthesizer:
+        """Run the study over tables that are encoded already."""
+        if not tables:
+            raise UsageError("there is no site; give at least one table")
+        self._release = run_study(
+            self.schema,
+            self._plan(list(tables)),
+            self._method,
+            list(tables.values()),
+            noise_seed=self._noise_seed,
+            watch=watch,
+        )
+        return self
+
+    @property
+    def release(self) -> Release:
+        """What the study publishes."""
+        if self._release is None:
+            raise UsageError("nothing has been fitted yet; call fit() first")
+        return self._release
+
+    def sample(self, rows: int | None = None, seed: int | None = None) -> pa.Table:
+        """Synthetic rows; the noisy total unless asked."""
+        return self.release.sample(rows, seed)
+
+    def save(self, folder: str | Path, *, rows: int | None = None, overwrite: bool = False) -> Path:
+        """Write the release as a folder."""
+        return self.release.save(folder, rows=rows, overwrite=overwrite)
+
+    def _plan(self, names: Sequence[str]) -> Plan:
+        return Plan(sites=site_names(self._method, names), **self._terms)
+
+
+def name_sites(objects: Sequence[Any]) -> dict[str, Any]:
+    """site-1, site-2, ... in the order given."""
+    return {f"site-{number}": obj for number, obj in enumerate(objects, start=1)}

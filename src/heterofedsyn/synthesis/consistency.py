@@ -1,0 +1,77 @@
+"""Noisy marginals that contradict each other become tables that agree; MATH section 4."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from heterofedsyn._arrays import Floats
+from heterofedsyn.privacy.noisy import Noisy
+from heterofedsyn.schema import Clique
+from heterofedsyn.synthesis.targets import Targets
+
+ROUNDS = 10
+"""Agreement and non-negativity disturb each other; after this many turns little is left to gain."""
+
+
+@dataclass(frozen=True, eq=False)
+class Consistent:
+    """Non-negative tables of one total that (nearly) agree where they overlap."""
+
+    total: float
+    tables: dict[Clique, Floats]
+
+
+def reconcile(targets: Targets) -> Consistent:
+    """Weighted consistency across marginals that share an attribute, then norm-sub, in turns."""
+    total = targets.total
+    tables = {
+        clique: noisy.values + (total - noisy.values.sum()) / noisy.values.size
+        for clique, noisy in targets.marginals.items()
+    }
+    for _ in range(ROUNDS):
+        for name in targets.domain.names:
+            _agree(name, tables, targets.marginals)
+        settled = min(float(table.min()) for table in tables.values()) >= -1e-9 * total
+        tables = {clique: norm_sub(table, total) for clique, table in tables.items()}
+        if settled:
+            break
+    return Consistent(total, tables)
+
+
+def norm_sub(values: Floats, total: float) -> Floats:
+    """Shift and clip so that nothing is negative and the sum is the total.
+
+    >>> norm_sub(np.array([5.0, 1.0, -2.0]), 4.0).tolist()
+    [4.0, 0.0, 0.0]
+    """
+    falling = np.sort(values, axis=None)[::-1]
+    shifts = (np.cumsum(falling) - total) / np.arange(1, falling.size + 1)
+    # With the k largest kept, all are shifted by shifts[k - 1]: keep as many as stay above 0.
+    kept = int(np.flatnonzero(falling > shifts)[-1]) if total > 0 else 0
+    clipped: Floats = np.maximum(values - shifts[kept], 0.0)
+    mass = float(clipped.sum())
+    return clipped * (total / mass) if mass > 0 else clipped
+
+
+def _agree(name: str, tables: dict[Clique, Floats], marginals: dict[Clique, Noisy]) -> None:
+    """Replace every table's sums over one attribute by their inverse-variance mean."""
+    involved = [clique for clique in tables if name in clique]
+    if len(involved) < 2:
+        return
+    sums, weights = [], []
+    for clique in involved:
+        table = tables[clique]
+        own = table.sum(axis=_others(clique, name))
+        sums.append(own)
+        weights.append(own.size / (marginals[clique].variance * table.size))
+    mean = np.average(np.stack(sums), axis=0, weights=weights)
+    for clique, own in zip(involved, sums, strict=True):
+        table = tables[clique]
+        spread = (mean - own) * (own.size / table.size)
+        tables[clique] = table + np.expand_dims(spread, _others(clique, name))
+
+
+def _others(clique: Clique, name: str) -> tuple[int, ...]:
+    return tuple(axis for axis, other in enumerate(clique) if other != name)

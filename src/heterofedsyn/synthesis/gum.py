@@ -1,0 +1,86 @@
+"""GUM: start from the 1-ways, then move records until the pairs fit; MATH section 4."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from heterofedsyn._arrays import Codes, Floats, frozen
+from heterofedsyn.errors import UsageError
+from heterofedsyn.marginals.counting import count_pairs
+from heterofedsyn.schema import Clique, Domain, EncodedTable
+from heterofedsyn.synthesis.allocation import allocate
+from heterofedsyn.synthesis.consistency import reconcile
+from heterofedsyn.synthesis.targets import Targets
+
+DECAY = 0.84
+DECAY_EVERY = 20
+"""Alpha starts at 1 and shrinks by the factor after so many passes (PrivSyn's schedule)."""
+
+
+@dataclass(frozen=True)
+class Gum:
+    """The gradual update method of PrivSyn.
+
+    Attributes:
+        passes: how often every measured pair is visited.
+    """
+
+    name: ClassVar[str] = "gum"
+
+    passes: int = 50
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.passes <= 10_000:
+            raise UsageError(f"passes ({self.passes}) must be in 0..10000")
+
+    def synthesize(self, targets: Targets, rows: int, rng: np.random.Generator) -> EncodedTable:
+        """Rows whose pairs are close to the reconciled targets."""
+        consistent = reconcile(targets)
+        domain = targets.domain
+        columns = [allocate(consistent.tables[single], rows, rng) for single in domain.singles()]
+        codes = EncodedTable.from_codes(domain, np.stack(columns)).codes.copy()
+        wanted = {
+            pair: consistent.tables[pair] * (rows / consistent.total) for pair in targets.pairs
+        }
+        if wanted:
+            # Attributes without a pair keep the column drawn from their own marginal.
+            names = domain.clique(*(name for pair in wanted for name in pair))
+            inner = Domain(names, domain.shape(names))
+            moved = codes[[domain.index(name) for name in names]]
+            for turn in range(self.passes):
+                run_pass(inner, moved, wanted, turn, rng)
+            codes[[domain.index(name) for name in names]] = moved
+        return EncodedTable(domain, frozen(codes))
+
+
+def run_pass(
+    domain: Domain,
+    codes: Codes,
+    wanted: dict[Clique, Floats],
+    turn: int,
+    rng: np.random.Generator,
+) -> None:
+    """Visit every pair once, the worst first, changing `codes` in place."""
+    from heterofedsyn.synthesis._gum_kernel import move_records
+
+    alpha = DECAY ** (turn // DECAY_EVERY)
+    copying = 0.5 if turn % 2 == 0 else 1.0
+    pairs = list(wanted)
+    found = count_pairs(EncodedTable(domain, codes.view()), pairs)
+    errors = [np.abs(wanted[m.clique].ravel() - m.counts).sum() for m in found]
+    for place in np.argsort(-np.array(errors), kind="stable"):
+        first, second = pairs[place]
+        target = np.ascontiguousarray(wanted[pairs[place]]).ravel()
+        move_records(
+            codes,
+            domain.index(first),
+            domain.index(second),
+            domain.size(second),
+            target,
+            alpha,
+            copying,
+            rng,
+        )

@@ -1,0 +1,57 @@
+"""Exact counts: the kernels agree with the obvious way to count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heterofedsyn.marginals import Counts, count_pairs
+from heterofedsyn.schema import Domain, EncodedTable
+from support import tables
+
+
+def plain(table: EncodedTable, a: str, b: str) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    sizes = table.domain.shape((a, b))
+    out = np.zeros(sizes, dtype=np.int64)
+    np.add.at(out, (table.codes[table.domain.index(a)], table.codes[table.domain.index(b)]), 1)
+    return out.ravel()
+
+
+@given(tables(most_rows=200), st.integers(1, 3))
+def test_all_pairs_are_counted_exactly_with_any_number_of_threads(
+    table: EncodedTable, threads: int
+) -> None:
+    for found in count_pairs(table, threads=threads):
+        assert np.array_equal(found.counts, plain(table, *found.clique))
+
+
+@pytest.mark.parametrize("size", [2, 256, 257, 1000])
+def test_wide_attributes_are_counted_exactly(size: int) -> None:
+    rng = np.random.default_rng(size)
+    domain = Domain(("a", "b"), (size, 300))
+    codes = np.stack([rng.integers(0, s, 50_000) for s in domain.sizes])
+    table = EncodedTable.from_codes(domain, codes)
+    (found,) = count_pairs(table)
+    assert np.array_equal(found.counts, plain(table, "a", "b"))
+
+
+@given(tables(most_rows=100))
+def test_singles_are_the_sums_of_pairs(table: EncodedTable) -> None:
+    counts = Counts(table)
+    a, b = table.domain.names[:2]
+    joint = counts.of((a, b)).reshape(table.domain.shape((a, b)))
+    assert np.array_equal(counts.of((a,)), joint.sum(axis=1))
+    assert np.array_equal(counts.of((b,)), joint.sum(axis=0))
+
+
+@given(tables(most_rows=60), st.integers(1, 5), st.integers(0, 2**32))
+def test_the_sum_over_sites_is_the_same_whatever_the_split(
+    table: EncodedTable, sites: int, seed: int
+) -> None:
+    site = np.random.default_rng(seed).integers(0, sites, table.rows)
+    whole = count_pairs(table)
+    parts = [count_pairs(table.take(np.flatnonzero(site == i))) for i in range(sites)]
+    for i, found in enumerate(whole):
+        assert np.array_equal(found.counts, sum(part[i].counts for part in parts))

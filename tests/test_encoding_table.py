@@ -1,0 +1,215 @@
+"""Tables of codes: rows that do not fit are left out and counted, people keep few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn.schema import (
+    BooleanColumn,
+    CategoricalColumn,
+    Domain,
+    EncodedTable,
+    IntegerColumn,
+    Schema,
+    decode,
+    encode,
+)
+from heterofedsyn.sources import open_source
+
+SCHEMA = Schema(
+    (
+        IntegerColumn("age", 0, 99),
+        CategoricalColumn("ward", ("a", "b")),
+        BooleanColumn("alive", nullable=True),
+    )
+)
+
+
+def batch(**columns: Sequence[object]) -> pa.RecordBatch:
+    return pa.record_batch({name: pa.array(values) for name, values in columns.items()})
+
+
+def rows(count: int) -> pa.RecordBatch:
+    return batch(age=list(range(count)), ward=["a"] * count, alive=[None] * count)
+
+
+def test_codes_are_narrow_contiguous_and_read_only() -> None:
+    table = encode(SCHEMA, [rows(3), rows(2)]).table
+    assert table.codes.dtype == np.uint8
+    assert table.codes.flags.c_contiguous
+    assert not table.codes.flags.writeable
+    assert table.rows == 5
+    assert table.codes[0].tolist() == [0, 1, 2, 0, 1]
+
+
+@pytest.mark.parametrize(("values", "kind"), [(2, np.uint8), (256, np.uint8), (300, np.uint16)])
+def test_three_hundred_categories_need_wider_codes(values: int, kind: type) -> None:
+    words = tuple(f"v{i}" for i in range(values))
+    schema = Schema((CategoricalColumn("x", words),))
+    encoded = encode(schema, [batch(x=list(words))])
+    assert encoded.table.codes.dtype == kind
+    assert encoded.table.codes[0].tolist() == list(range(values))
+    again = decode(schema, encoded.table, np.random.default_rng(0))
+    assert again.column("x").to_pylist() == list(words)
+
+
+def test_rows_that_do_not_fit_are_left_out_and_counted_by_column() -> None:
+    bad = batch(age=[1, None, 3, None], ward=["a", "c", "b", "a"], alive=[True, True, None, False])
+    encoded = encode(SCHEMA, [bad, rows(2)])
+    assert (encoded.rows_read, encoded.rows_dropped) == (6, 2)
+    assert encoded.misfits == {"age": 2, "ward": 1}
+    assert encoded.table.codes.tolist() == [[1, 3, 0, 1], [0, 1, 0, 0], [1, 2, 2, 2]]
+    assert encoded.describe() == "2 rows do not fit and are left out (age: 2, ward: 1)"
+    assert encode(SCHEMA, [rows(1)]).describe() is None
+
+
+def test_no_rows_make_an_empty_table() -> None:
+    assert encode(SCHEMA, []).table.codes.shape == (3, 0)
+    assert encode(SCHEMA, [rows(0)], unit="age").table.rows == 0
+    assert encode(SCHEMA, [], unit="age").table.rows == 0
+
+
+def test_a_missing_column_is_named_with_a_hint() -> None:
+    with pytest.raises(DataError, match=r"no column 'ward'.*did you mean 'wards'"):
+        encode(SCHEMA, [batch(age=[1], wards=["a"], alive=[True])])
+    with pytest.raises(DataError, match=r"no column 'person'.*'age', 'ward', 'alive'"):
+        encode(SCHEMA, [rows(1)], unit="person")
+    twice = pa.RecordBatch.from_arrays([pa.array([1])] * 2, names=["age", "age"])
+    with pytest.raises(DataError, match="2 columns named 'age'"):
+        encode(SCHEMA, [twice])
+
+
+def test_columns_may_come_in_any_order_and_extra_ones_are_ignored() -> None:
+    mixed = batch(note=["secret"], alive=[True], ward=["b"], age=[7])
+    assert encode(SCHEMA, [mixed]).table.codes[:, 0].tolist() == [7, 1, 1]
+
+
+def test_the_first_fitting_rows_of_each_unit_stay() -> None:
+    one = batch(
+        person=["p", "q", "p", None, "p"], age=[None, 1, 2, 3, 4], ward=["a"] * 5, alive=[True] * 5
+    )
+    two = batch(person=["q", "p", ""], age=[5, 6, 7], ward=["b"] * 3, alive=[True] * 3)
+    encoded = encode(SCHEMA, [one, two], unit="person", max_rows_per_unit=2)
+    assert encoded.table.codes[0].tolist() == [1, 2, 4, 5]
+    assert encoded.units is not None
+    assert encoded.units.dtype == np.int64
+    first, second, third, fourth = encoded.units.tolist()
+    assert first == fourth != second == third
+    assert (encoded.rows_dropped, encoded.rows_over) == (3, 1)
+    assert encoded.misfits == {"age": 1, "person": 2}
+    assert str(encoded.describe()).endswith(
+        "1 row is left out as more than one unit may contribute"
+    )
+
+
+def test_one_person_is_one_unit_however_the_id_is_written() -> None:
+    ids: list[list[object]] = [[17], [17.0], ["17"], ["17.0"]]
+    batches = [batch(person=one, age=[1], ward=["a"], alive=[True]) for one in ids]
+    encoded = encode(SCHEMA, batches, unit="person")
+    assert (encoded.table.rows, encoded.rows_over) == (1, 3)
+    view = pa.array(["17"], pa.string_view())
+    for array in (view, view.dictionary_encode(), pa.array([17]).dictionary_encode()):
+        more = batches[0].set_column(0, "person", array)
+        assert encode(SCHEMA, [*batches, more], unit="person").table.rows == 1
+
+
+def test_a_unit_column_of_the_schema_is_counted_once() -> None:
+    encoded = encode(
+        SCHEMA, [batch(age=[None, 5, 5], ward=["a"] * 3, alive=[None] * 3)], unit="age"
+    )
+    assert encoded.misfits == {"age": 1}
+    assert encoded.table.codes[0].tolist() == [5]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(-1, 120)), max_size=30),
+    st.integers(0, 4),
+    st.integers(1, 3),
+)
+def test_one_persons_rows_never_change_what_others_contribute(
+    records: list[tuple[int, int]], person: int, most: int
+) -> None:
+    def kept(some: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        schema = Schema(
+            (IntegerColumn("id", 0, 4), CategoricalColumn("x", tuple(map(str, range(99)))))
+        )
+        table = batch(id=[i for i, _ in some], x=[str(x) for _, x in some])
+        batches = [table.slice(0, len(some) // 2), table.slice(len(some) // 2)]
+        encoded = encode(schema, batches if some else [], unit="id", max_rows_per_unit=most)
+        assert encoded.units is not None
+        for unit in set(encoded.units.tolist()):
+            assert np.count_nonzero(encoded.units == unit) <= most
+        return [(int(i), int(x)) for i, x in encoded.table.codes.T]
+
+    others = [record for record in records if record[0] != person]
+    assert [row for row in kept(records) if row[0] != person] == kept(others)
+
+
+def test_a_unit_keeps_at_least_one_row() -> None:
+    with pytest.raises(UsageError, match="at least 1"):
+        encode(SCHEMA, [], unit="age", max_rows_per_unit=0)
+    with pytest.raises(DataError, match="'age' of type list"):
+        encode(Schema((BooleanColumn("x"),)), [batch(x=[True], age=[[1]])], unit="age")
+
+
+def test_codes_outside_the_domain_are_refused() -> None:
+    domain = Domain(("a", "b"), (2, 3))
+    assert EncodedTable.from_codes(domain, np.array([[0, 1], [2, 0]])).rows == 2
+    with pytest.raises(UsageError, match="'a' has codes outside 0 to 1"):
+        EncodedTable.from_codes(domain, np.array([[2], [0]]))
+    with pytest.raises(UsageError, match="'b' has codes outside"):
+        EncodedTable.from_codes(domain, np.array([[0], [-1]]))
+    with pytest.raises(UsageError, match="2 attributes"):
+        EncodedTable.from_codes(domain, np.array([[0]]))
+    with pytest.raises(UsageError, match="pass integers"):
+        EncodedTable.from_codes(domain, np.array([[0.0], [1.0]]))
+
+
+def test_tables_are_cut_and_put_together() -> None:
+    domain = Domain(("a", "b"), (2, 3))
+    table = EncodedTable.from_codes(domain, np.array([[0, 1, 1], [2, 0, 1]]))
+    swapped = table.take(np.array([2, 0]))
+    assert swapped.codes.tolist() == [[1, 0], [1, 2]]
+    assert swapped.codes.flags.c_contiguous
+    both = EncodedTable.concatenate([table, swapped])
+    assert both.codes[0].tolist() == [0, 1, 1, 1, 0]
+    assert not both.codes.flags.writeable
+    with pytest.raises(UsageError, match="domains"):
+        EncodedTable.concatenate(
+            [table, EncodedTable.from_codes(Domain(("a",), (2,)), table.codes[:1])]
+        )
+    with pytest.raises(UsageError, match="at least one"):
+        EncodedTable.concatenate([])
+
+
+def test_decoding_needs_the_schema_of_the_table() -> None:
+    table = EncodedTable.from_codes(Domain(("a",), (2,)), np.array([[0]]))
+    with pytest.raises(UsageError, match="schema"):
+        decode(SCHEMA, table, np.random.default_rng(0))
+
+
+def test_what_comes_back_has_the_schemas_order_and_types() -> None:
+    table = decode(SCHEMA, encode(SCHEMA, [rows(4)]).table, np.random.default_rng(0))
+    assert table.column_names == ["age", "ward", "alive"]
+    assert table.schema.types == [pa.int64(), pa.string(), pa.bool_()]
+    assert table.column("age").to_pylist() == [0, 1, 2, 3]
+    assert table.column("alive").null_count == 4
+
+
+@pytest.mark.parametrize("name", ["adult", "shoppers", "obesity", "abalone", "insurance"])
+def test_public_tables_fit_their_schemas_and_return(data_folder: Path, name: str) -> None:
+    schema = Schema.load(data_folder / name / "schema.toml")
+    encoded = encode(schema, open_source(data_folder / name / "val.csv").batches())
+    assert encoded.describe() is None
+    again = decode(schema, encoded.table, np.random.default_rng(0))
+    np.testing.assert_array_equal(
+        encode(schema, again.to_batches()).table.codes, encoded.table.codes
+    )

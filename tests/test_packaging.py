@@ -1,0 +1,124 @@
+"""What is installed is what was declared, from locks that name no place to fetch it from."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.resources
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import heterofedsyn
+
+ROOT = Path(__file__).parents[1]
+LOCKS = [ROOT / "locks" / "core.txt", ROOT / "locks" / "dev.txt"]
+
+
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def locked(lock: Path) -> dict[str, tuple[str, list[str]]]:
+    """Version and hashes by name; a line that is neither is an error."""
+    text = re.sub(r"^ *#.*\n", "", lock.read_text("utf-8"), flags=re.MULTILINE)
+    found: dict[str, tuple[str, list[str]]] = {}
+    for line in text.replace("\\\n", " ").splitlines():
+        entry = re.fullmatch(r"([a-z0-9-]+)==([^ ;]+)( ; [^-]+?)?((?: +--hash=\S+)*) *", line)
+        assert entry, f"{lock.name} holds a line that is no pinned requirement: {line[:80]!r}"
+        assert entry[1] not in found, f"{lock.name} pins {entry[1]} twice"
+        found[entry[1]] = entry[2], re.findall(r"--hash=(\S+)", entry[4])
+    return found
+
+
+def name_of(requirement: str) -> str:
+    return re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9_.-]", requirement)[0]).lower()
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_a_lock_names_no_address(lock: Path) -> None:
+    text = lock.read_text("utf-8")
+    for word in ("://", "--index", "--extra-index", "index-url", "--find-links", "--trusted-host"):
+        assert word not in text
+    assert not re.search(r"(^|[\s@])[/~]", text, flags=re.MULTILINE), "a path of some machine"
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_every_locked_requirement_has_the_hashes_of_all_its_files(lock: Path) -> None:
+    pins = locked(lock)
+    for name, (_, hashes) in pins.items():
+        assert hashes, f"{name} has no hash"
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", value) for value in hashes), name
+    # One platform and Python alone would give one or two.
+    assert len(pins["numpy"][1]) > 24
+    assert len(pins["pyarrow"][1]) > 24
+
+
+def test_the_dev_lock_repeats_the_core_lock() -> None:
+    core, dev = (locked(lock) for lock in LOCKS)
+    assert core.items() <= dev.items()
+
+
+def test_every_declared_dependency_is_locked() -> None:
+    declared, groups = project()["project"], project()["dependency-groups"]
+    core, dev = (locked(lock) for lock in LOCKS)
+    assert {name_of(entry) for entry in declared["dependencies"]} <= core.keys()
+    assert {name_of(entry) for entry in project()["build-system"]["requires"]} <= core.keys()
+    assert {name_of(entry) for entry in groups["dev"] if isinstance(entry, str)} <= dev.keys()
+    for extra in declared.get("optional-dependencies", {}).values():
+        assert {name_of(entry) for entry in extra} <= dev.keys()
+
+
+def test_what_builds_the_package_is_declared_once() -> None:
+    assert project()["build-system"]["requires"] == project()["dependency-groups"]["build"]
+
+
+def test_the_version_is_one() -> None:
+    version = project()["project"]["version"]
+    assert importlib.metadata.version("heterofedsyn") == version
+    assert heterofedsyn.__version__ == version
+
+
+def test_types_ship_with_the_package() -> None:
+    assert importlib.resources.files("heterofedsyn").joinpath("py.typed").is_file()
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    shutil.unpack_archive(wheel, tmp_path / "unpacked", "zip")
+    files = {path.relative_to(tmp_path / "unpacked") for path in tmp_path.glob("unpacked/**/*.*")}
+    assert Path("heterofedsyn/py.typed") in files
+    (information,) = (tmp_path / "unpacked").glob("*.dist-info")
+    assert (information / "licenses" / "LICENSE").is_file()
+    assert {path.parts[0] for path in files} == {"heterofedsyn", information.name}
+
+
+@pytest.mark.parametrize(("ci", "code"), [("true", 1), ("", 0)])
+def test_a_skipped_test_fails_in_ci_only(tmp_path: Path, ci: str, code: int) -> None:
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n"
+        "def test_runs(): pass\n"
+        "def test_skips(): pytest.skip('no table')\n"
+        "@pytest.mark.xfail\n"
+        "def test_is_known_to_fail(): assert False\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs", "test_it.py"]
+    environment = os.environ | {"CI": ci}
+    run = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == code, run.stdout + run.stderr
+    assert "no table" in run.stdout
+    assert ("1 failed" if ci else "1 skipped") in run.stdout
+    assert "1 passed" in run.stdout
+    assert "1 xfailed" in run.stdout

@@ -1,0 +1,180 @@
+"""A site answers what it can afford, once, and refuses everything else."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heterofedsyn.errors import BudgetExceeded, PrivacyRefusal, ProtocolError
+from heterofedsyn.marginals import Dependence, Flat, Sketched, SketchKind, Statistic
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.noise import SecureNoise, SimulatedNoise
+from heterofedsyn.protocol import Answer, Part, Plan, Query, decode, encode
+from heterofedsyn.schema import EncodedTable
+from heterofedsyn.site import Site
+from support import NoNoise, categories, dependent_table, make_plan
+
+SCHEMA = categories(4, 6, 300)
+TABLE = dependent_table(SCHEMA.domain, 500)
+PLAN = make_plan(SCHEMA)
+
+
+def site(**terms: Any) -> Site:
+    return Site("one", TABLE, PLAN, terms.pop("noise", SimulatedNoise(1, "one")), **terms)
+
+
+def query(*statistics: Statistic, share: float = 0.1, label: str = "q", **terms: Any) -> bytes:
+    parts = tuple(Part(statistic, share) for statistic in statistics)
+    usual = {"study": PLAN.fingerprint, "number": 0, "label": label, "parts": parts}
+    return encode(Query(**{**usual, **terms}))
+
+
+@pytest.mark.parametrize("noise", [SecureNoise(), SimulatedNoise(1, "one")])
+def test_the_same_query_again_gets_the_same_bytes_and_costs_nothing(noise: Any) -> None:
+    agent = site(noise=noise)
+    first = agent.answer(query(Flat(("a0",))))
+    spent = agent.ledger.spent
+    assert agent.answer(query(Flat(("a0",)))) == first
+    assert agent.ledger.spent == spent
+
+
+def test_the_same_pair_under_new_labels_is_charged_until_nothing_is_left() -> None:
+    agent = site()
+    answered = 0
+    for i in range(1_000):
+        try:
+            agent.answer(query(Flat(("a0", "a1")), share=0.015, label=f"ask {i}"))
+            answered += 1
+        except BudgetExceeded:
+            pass
+    assert answered == 66
+    assert agent.ledger.spent <= PLAN.budget
+
+
+def test_a_refused_query_releases_and_charges_nothing() -> None:
+    agent = site()
+    agent.answer(query(Flat(("a0",)), share=0.9))
+    spent = agent.ledger.spent
+    for _ in range(2):
+        with pytest.raises(BudgetExceeded, match="is left for table 'one'"):
+            agent.answer(query(Flat(("a1",)), share=0.2, label="more"))
+    assert agent.ledger.spent == spent
+
+
+def test_the_owners_cap_wins_over_the_plan() -> None:
+    agent = site(cap=Budget(PLAN.budget.rho / 10))
+    with pytest.raises(BudgetExceeded):
+        agent.answer(query(Flat(("a0",)), share=0.2))
+    agent.answer(query(Flat(("a0",)), share=0.1))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"\x00" * 1000,
+        b"\xff" * 1000,
+        query(Flat(("a0",)))[:-3],
+        query(Flat(("a0",))) + b"\x00",
+        query(),
+        query(Flat(("nobody",))),
+        query(Flat(())),
+        query(Flat(("a1", "a0"))),
+        query(Flat(("a0", "a0"))),
+        query(Flat(("a0", "a1", "a2"))),
+        query(Dependence(("a0",))),
+        query(Sketched(("a0", "a1"), 10**9, 1)),
+        query(Sketched(("a0", "a1"), 0, 1)),
+        query(Sketched(("a0", "a1"), -5, 1)),
+        query(Flat(("a0",)), share=math.nan),
+        query(Flat(("a0",)), share=math.inf),
+        query(Flat(("a0",)), share=0.0),
+        query(Flat(("a0",)), share=-1.0),
+        query(Flat(("a0",)), share=1.5),
+        query(Flat(("a0",)), study="0" * 64),
+        query(Flat(("a0",)), to="another"),
+        query(Flat(("a0",)), version=2),
+        query(*[Flat(("a1", "a2"))] * 60_000, share=1e-6),
+        msgspec.msgpack.encode({"type": "query", "sigma": 0.0}),
+        msgspec.msgpack.encode([1, 2, 3]),
+        encode(Answer(study="", query="", site="x", simulated=False, parts=())),
+    ],
+)
+def test_a_malformed_query_is_refused_uncharged(message: bytes) -> None:
+    agent = site()
+    with pytest.raises(ProtocolError) as refused:
+        agent.answer(message)
+    assert "\n" not in str(refused.value)
+    assert agent.ledger.charges == ()
+
+
+def test_unknown_fields_are_refused() -> None:
+    fields = msgspec.msgpack.decode(query(Flat(("a0",))))
+    for extra in ("sigma", "cap", "trust"):
+        with pytest.raises(ProtocolError):
+            site().answer(msgspec.msgpack.encode({**fields, extra: 1.0}))
+    fields["parts"][0]["sigma"] = 0.001
+    with pytest.raises(ProtocolError):
+        site().answer(msgspec.msgpack.encode(fields))
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_make_a_site_fail_otherwise(message: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        site().answer(message)
+
+
+def test_a_share_too_small_to_be_noised_is_refused() -> None:
+    agent = site()
+    with pytest.raises(PrivacyRefusal, match="too small"):
+        agent.answer(query(Flat(("a0",)), share=1e-300))
+    assert agent.ledger.charges == ()
+
+
+@given(st.integers(0, 40), st.integers(0, 2**32))
+def test_the_length_of_an_answer_does_not_depend_on_rows(rows: int, seed: int) -> None:
+    asked = query(
+        Flat(("a0",)), Flat(("a1", "a2")), Sketched(("a0", "a2"), 10, 1, SketchKind.GAUSSIAN)
+    )
+    rng = np.random.default_rng(seed)
+    codes = np.stack([rng.integers(0, s, rows) for s in SCHEMA.domain.sizes])
+    table = EncodedTable.from_codes(SCHEMA.domain, codes)
+    answers = [
+        Site("one", t, PLAN, SimulatedNoise(seed, "one")).answer(asked) for t in (table, TABLE)
+    ]
+    assert len(answers[0]) == len(answers[1])
+
+
+def test_every_cell_is_released_zeros_included() -> None:
+    empty = EncodedTable.from_codes(SCHEMA.domain, np.zeros((3, 0), dtype=np.int64))
+    agent = Site("one", empty, PLAN, SimulatedNoise(1, "one"))
+    answer = decode(agent.answer(query(Flat(("a1", "a2")))), Answer)
+    assert answer.parts[0].values.size == 6 * 300
+    assert np.count_nonzero(answer.parts[0].values) > 0.9 * 6 * 300
+
+
+def test_an_answer_holds_noisy_integers_and_nothing_else_from_the_rows() -> None:
+    asked = query(Flat(("a0",)), Sketched(("a0", "a1"), 10, 3))
+    few = Site("one", TABLE.take(np.arange(3)), PLAN, NoNoise())
+    many = Site("one", TABLE, PLAN, NoNoise())
+    stripped = []
+    for agent in (few, many):
+        fields = msgspec.msgpack.decode(agent.answer(asked))
+        for part in fields["parts"]:
+            del part["data"]
+        stripped.append(fields)
+    assert stripped[0] == stripped[1]
+
+
+def test_no_plan_and_no_query_can_give_a_site_a_noise_seed() -> None:
+    named = {*Plan.__struct_fields__, *Query.__struct_fields__, *Part.__struct_fields__}
+    assert not [name for name in named if "noise" in name]
+    # The plan's seed is the hub's public randomness: another one leaves secure noise fresh.
+    agents = [Site("one", TABLE, PLAN, SecureNoise()) for _ in range(2)]
+    assert agents[0].answer(query(Flat(("a2",)))) != agents[1].answer(query(Flat(("a2",))))

@@ -1,0 +1,261 @@
+"""Sources: one table is the same table however it is stored, and errors hide its rows."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from heterofedsyn.errors import DataError, HeterofedsynError, UsageError
+from heterofedsyn.schema import Schema, draft, encode
+from heterofedsyn.sources import Source, open_source
+
+SCHEMA = Schema.of(
+    {
+        "columns": [
+            {"name": "age", "type": "integer", "min": 0, "max": 99, "nullable": True},
+            {"name": "height", "type": "number", "min": 0, "max": 3, "bins": 30},
+            {"name": "ward", "type": "categorical", "values": ["a", "b", "3"], "nullable": True},
+            {"name": "alive", "type": "boolean"},
+            {"name": "seen", "type": "datetime", "min": "2025-01-01", "max": "2025-12-31"},
+        ]
+    }
+)
+TABLE = pa.table(
+    {
+        "note": ["x,y", "line\nbreak", 'quo"te', "ü"],
+        "age": [1, None, 50, 120],
+        "height": [1.5, 0.1, 2.9, 1.75],
+        "ward": ["a", "b", None, "3"],
+        "alive": [True, False, True, True],
+        "seen": pa.array(
+            [datetime(2025, 5, day, 1, 2, 3) for day in (1, 2, 3, 4)], pa.timestamp("s")
+        ),
+    }
+)
+
+
+class OnlyAStream:
+    """An object that offers nothing but the Arrow protocol."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+def csv(folder: Path) -> Path:
+    pyarrow.csv.write_csv(TABLE, folder / "t.csv")
+    return folder / "t.csv"
+
+
+def csv_gz(folder: Path) -> Path:
+    (folder / "t.csv.gz").write_bytes(gzip.compress(csv(folder).read_bytes()))
+    return folder / "t.csv.gz"
+
+
+def pandas_csv(folder: Path) -> Path:
+    TABLE.to_pandas().to_csv(folder / "p.CSV", index=False, encoding="utf-8-sig")
+    return folder / "p.CSV"
+
+
+def parquet(folder: Path) -> str:
+    pq.write_table(TABLE, folder / "t.parquet", row_group_size=3)
+    return str(folder / "t.parquet")
+
+
+def filtered_pandas(folder: Path) -> pd.DataFrame:
+    frame = TABLE.to_pandas()
+    return pd.concat([frame, frame])[4:]
+
+
+KINDS: list[Callable[[Path], object]] = [
+    csv,
+    csv_gz,
+    pandas_csv,
+    parquet,
+    filtered_pandas,
+    lambda folder: TABLE,
+    lambda folder: TABLE.combine_chunks().to_batches()[0],
+    lambda folder: TABLE.to_reader(max_chunksize=2),
+    lambda folder: TABLE.to_pandas().convert_dtypes(),
+    lambda folder: TABLE.to_pandas().astype({"ward": "category"}),
+    lambda folder: pl.from_arrow(TABLE),
+    lambda folder: pl.DataFrame(TABLE).with_columns(pl.col("ward").cast(pl.Categorical)),
+    lambda folder: pl.DataFrame(TABLE).lazy(),
+    lambda folder: pl.scan_parquet(parquet(folder)),
+    lambda folder: OnlyAStream(TABLE),
+    lambda folder: open_source(TABLE),
+]
+
+
+@pytest.mark.parametrize("store", KINDS, ids=map(str, range(len(KINDS))))
+def test_one_table_encodes_the_same_from_every_source(
+    tmp_path: Path, store: Callable[[Path], object]
+) -> None:
+    source = open_source(store(tmp_path))
+    assert isinstance(source, Source)
+    assert source.columns == tuple(TABLE.column_names)
+    encoded = encode(SCHEMA, source.batches(SCHEMA.domain.names))
+    assert encoded.describe() is None
+    expected = [[1, 100, 50, 99], [15, 1, 29, 17], [0, 1, 3, 2], [1, 0, 1, 1], [32, 33, 33, 33]]
+    moments = encode(SCHEMA, TABLE.to_batches()).table.codes[4]
+    assert encoded.table.codes[:4].tolist() == expected[:4]
+    np.testing.assert_array_equal(encoded.table.codes[4], moments)
+
+
+@pytest.mark.parametrize("store", KINDS, ids=map(str, range(len(KINDS))))
+def test_batches_hold_the_named_columns_in_their_order(
+    tmp_path: Path, store: Callable[[Path], object]
+) -> None:
+    batches = list(open_source(store(tmp_path)).batches(["ward", "age"]))
+    assert all(batch.schema.names == ["ward", "age"] for batch in batches)
+    assert sum(batch.num_rows for batch in batches) == 4
+
+
+@pytest.mark.parametrize(
+    "store", [csv, parquet, filtered_pandas, lambda folder: pl.DataFrame(TABLE)]
+)
+def test_files_and_frames_can_be_read_again(
+    tmp_path: Path, store: Callable[[Path], object]
+) -> None:
+    source = open_source(store(tmp_path))
+    assert list(source.batches()) == list(source.batches())
+    assert len(list(source.batches())) > 0
+
+
+@pytest.mark.parametrize("stream", [OnlyAStream(TABLE), TABLE.to_reader()])
+def test_a_stream_says_that_it_was_read(stream: object) -> None:
+    source = open_source(stream)
+    assert sum(batch.num_rows for batch in source.batches()) == 4
+    with pytest.raises(UsageError, match="only once"):
+        source.batches()
+
+
+def test_a_missing_column_is_named_with_a_hint(tmp_path: Path) -> None:
+    for stored in (csv(tmp_path), parquet(tmp_path), TABLE, TABLE.to_reader()):
+        with pytest.raises(DataError, match=r"no column 'wards' among its 6; did you mean 'ward'"):
+            open_source(stored).batches(["age", "wards"])
+
+
+def test_csv_cells_stay_text_and_empty_cells_stay_empty(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'\xef\xbb\xbfid,x\r\n007,""\r\nNA,\r\n"two\nlines",1.50\r\n')
+    (batch,) = open_source(path).batches()
+    assert batch.to_pydict() == {"id": ["007", "NA", "two\nlines"], "x": ["", "", "1.50"]}
+
+
+def test_a_csv_with_only_a_header_has_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n")
+    source = open_source(path)
+    assert source.columns == ("a", "b")
+    assert sum(batch.num_rows for batch in source.batches()) == 0
+
+
+def test_a_parquet_column_with_a_point_in_its_name_is_found(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a.b": ["x"], "c": [1]}), tmp_path / "t.parquet")
+    (batch,) = open_source(tmp_path / "t.parquet").batches(["c", "a.b"])
+    assert batch.to_pydict() == {"c": [1], "a.b": ["x"]}
+
+
+def failure(stored: object, kind: type[HeterofedsynError] = DataError) -> str:
+    with pytest.raises(kind) as refusal:
+        list(open_source(stored).batches())
+    message = str(refusal.value)
+    assert "\n" not in message
+    assert "secret" not in message
+    assert refusal.value.__suppress_context__ or refusal.value.__context__ is None
+    return message
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "empty"),
+        (b"\n\n", "empty"),
+        (b"a,b\n1,2\nsecret\n", "row 3 (the header is row 1) has 1 cells but the header has 2"),
+        (b"a,b\n1,2,secret\n", "row 2 (the header is row 1) has 3 cells"),
+        (b"a,b\n" + b"1,2\n" * 600_000 + b"1,2,secret\n", "row 600002 "),
+        (b"a,b\n1,2\n1,secret\xe9\n", "row 3 (the header is row 1) is not UTF-8"),
+        (b"a\xe9,b\n1,2\n", "the header is not UTF-8"),
+        ("a,b\nsecret,2\n".encode("utf-16"), "cells but the header"),
+        (b'a,b\n"secret,2\n1,2\n', "cells but the header has 2"),
+        (b"a,a\n1,2\n", "two columns are named 'a'"),
+        (b"a;b\n1;2\n", "separated by ';'"),
+        (b"a,b\n" + b"secret" * 2_000_000 + b",1\n", "longer than"),
+    ],
+)
+def test_a_bad_csv_is_named_and_its_rows_are_not_quoted(
+    tmp_path: Path, content: bytes, problem: str
+) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_bytes(content)
+    message = failure(path)
+    assert problem in message
+    assert "bad.csv" in message
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    whole = Path(parquet(tmp_path)).read_bytes()
+    for content in (b"", b"PAR1", whole[:-20], whole[:4] + bytes(200) + whole[204:], b"a,b\n1,2\n"):
+        (tmp_path / "bad.parquet").write_bytes(content)
+        message = failure(tmp_path / "bad.parquet")
+        assert "bad.parquet" in message
+        assert "make it again" in message
+    for content in (csv_gz(tmp_path).read_bytes()[:60], b"a,b\n1,2\n"):
+        (tmp_path / "bad.csv.gz").write_bytes(content)
+        assert "damaged or cut short" in failure(tmp_path / "bad.csv.gz")
+
+
+def test_a_wrong_path_is_named(tmp_path: Path) -> None:
+    (tmp_path / "t.xlsx").write_text("")
+    assert "no such file" in failure(tmp_path / "none.csv")
+    assert "a folder" in failure(tmp_path, UsageError)
+    assert "use .csv" in failure(tmp_path / "t.xlsx", UsageError)
+
+
+@pytest.mark.parametrize("thing", [3, None, {"a": [1]}, [1], pd.Series([1]), pl.Series([1])])
+def test_what_is_no_table_is_refused(thing: Any) -> None:
+    assert "pass a path" in failure(thing, UsageError)
+
+
+def test_frames_with_trouble_are_named_without_their_values() -> None:
+    mixed = pd.DataFrame({"ok": [1, 2], "mixed": [1, "secret"]})
+    assert "column 'mixed' mixes kinds of values" in failure(mixed)
+    assert len(list(open_source(mixed).batches(["ok"]))) == 1
+    twice = pd.DataFrame([[1, 2]], columns=["a", "a"])
+    assert "two columns are named 'a'" in failure(twice)
+    lazy = pl.DataFrame({"a": ["secret"]}).lazy().select(pl.col("a").cast(pl.Int64))
+    assert "could not be computed" in failure(lazy)
+    assert "could not be computed" in failure(pl.scan_csv("secret-place/none.csv"))
+
+
+def test_a_stream_that_breaks_off_is_named() -> None:
+    def batches() -> Any:
+        yield pa.record_batch({"a": [1]})
+        raise ValueError("secret")
+
+    schema = pa.schema({"a": pa.int64()})
+    reader = pa.RecordBatchReader.from_batches(schema, batches())
+    assert "broke off" in failure(reader)
+
+
+def test_pandas_columns_without_text_names_and_odd_indexes_are_read() -> None:
+    frame = pd.DataFrame({0: [1, 2], "b": [3, 4]}, index=["x", "y"])
+    source = open_source(frame)
+    assert source.columns == ("0", "b")
+    (batch,) = source.batches(["b", "0"])
+    assert batch.to_pydict() == {"b": [3, 4], "0": [1, 2]}
+    assert draft(source.batches()).domain.names == ("0", "b")

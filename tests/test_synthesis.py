@@ -1,0 +1,173 @@
+"""From noisy marginals to rows: totals are kept, targets are approached, nothing is NaN."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heterofedsyn._arrays import Floats
+from heterofedsyn.marginals import Flat, count_pairs
+from heterofedsyn.privacy.noisy import Noisy
+from heterofedsyn.schema import Clique, Domain, EncodedTable
+from heterofedsyn.synthesis import SYNTHESIZERS, Gum, Measurement, Targets
+from heterofedsyn.synthesis.allocation import allocate
+from heterofedsyn.synthesis.consistency import norm_sub, reconcile
+from heterofedsyn.synthesis.gum import run_pass
+from support import dependent_table
+
+DOMAIN = Domain(("a", "b", "c", "d"), (4, 6, 3, 5))
+
+
+def targets_of(table: EncodedTable, sigma: float, seed: int, pairs: int = 3) -> Targets:
+    """Noisy marginals of a table: all 1-ways and the first few pairs."""
+    rng = np.random.default_rng(seed)
+    cliques = [*table.domain.singles(), *table.domain.pairs()[:pairs]]
+    measurements = []
+    for clique in cliques:
+        shape = table.domain.shape(clique)
+        exact = np.zeros(shape)
+        np.add.at(exact, tuple(table.codes[table.domain.index(name)] for name in clique), 1)
+        values = np.rint(exact + rng.normal(0, sigma, shape)) if sigma else exact
+        measurements.append(Measurement(Flat(clique), Noisy(values.ravel(), max(sigma, 1e-9) ** 2)))
+    return Targets(table.domain, tuple(measurements))
+
+
+@given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=50), st.floats(1e-3, 1e6))
+def test_norm_sub_keeps_the_total_and_leaves_nothing_negative(
+    values: list[float], total: float
+) -> None:
+    fixed = norm_sub(np.array(values), total)
+    assert fixed.min() >= 0
+    assert fixed.sum() == pytest.approx(total)
+    assert values[int(fixed.argmax())] == pytest.approx(max(values), abs=1e-6)
+
+
+@given(st.integers(0, 2**32), st.floats(0, 1e5), st.integers(0, 500), st.integers(0, 6))
+@settings(max_examples=60)
+def test_consistency_keeps_totals_and_non_negativity(
+    seed: int, sigma: float, rows: int, pairs: int
+) -> None:
+    targets = targets_of(dependent_table(DOMAIN, rows, seed), sigma, seed, pairs)
+    consistent = reconcile(targets)
+    assert consistent.total >= 1
+    for table in consistent.tables.values():
+        assert np.isfinite(table).all()
+        assert table.min() >= 0
+        assert table.sum() == pytest.approx(consistent.total)
+
+
+def test_without_noise_consistency_changes_nothing_and_tables_agree() -> None:
+    table = dependent_table(DOMAIN, 1_000)
+    targets = targets_of(table, 0.0, seed=0, pairs=6)
+    consistent = reconcile(targets)
+    for clique, noisy in targets.marginals.items():
+        assert np.allclose(consistent.tables[clique], noisy.values)
+
+
+def test_agreement_uses_what_is_known_better() -> None:
+    domain = Domain(("a", "b"), (2, 2))
+    good, bad = Noisy(np.array([60.0, 40.0]), 1.0), Noisy(np.array([10.0, 20.0, 30.0, 40.0]), 1e6)
+    other = Noisy(np.array([50.0, 50.0]), 1.0)
+    targets = Targets(
+        domain,
+        (
+            Measurement(Flat(("a",)), good),
+            Measurement(Flat(("b",)), other),
+            Measurement(Flat(("a", "b")), bad),
+        ),
+    )
+    joint = reconcile(targets).tables["a", "b"]
+    assert joint.sum(axis=1) == pytest.approx([60, 40], rel=1e-3)
+    assert joint.sum(axis=0) == pytest.approx([50, 50], rel=1e-3)
+
+
+def test_a_pair_measured_twice_is_combined_by_inverse_variance() -> None:
+    first, second = Noisy(np.array([0.0, 0.0]), 1.0), Noisy(np.array([4.0, 8.0]), 3.0)
+    both = first.combine(second)
+    assert both.values == pytest.approx([1.0, 2.0])
+    assert both.variance == pytest.approx(0.75)
+
+
+@given(
+    st.lists(st.floats(0, 100), min_size=1, max_size=30), st.integers(1, 500), st.integers(0, 99)
+)
+def test_an_allocation_is_within_the_rounding_of_its_weights(
+    weights: list[float], rows: int, seed: int
+) -> None:
+    codes = allocate(np.array(weights), rows, np.random.default_rng(seed))
+    counts = np.bincount(codes, minlength=len(weights))
+    assert counts.sum() == rows
+    if sum(weights) > 0:
+        assert (counts >= np.floor(np.array(weights) / sum(weights) * rows * (1 - 1e-9))).all()
+
+
+@given(st.integers(0, 2**32), st.integers(1, 400), st.floats(0, 30))
+@settings(max_examples=40)
+def test_gum_lowers_the_error_of_its_targets(seed: int, rows: int, sigma: float) -> None:
+    table = dependent_table(DOMAIN, 400, seed)
+    targets = targets_of(table, sigma, seed)
+    consistent = reconcile(targets)
+    wanted = {p: consistent.tables[p] * (rows / consistent.total) for p in targets.pairs}
+
+    def error(passes: int) -> float:
+        made = Gum(passes).synthesize(targets, rows, np.random.default_rng(seed))
+        found = count_pairs(made, list(wanted))
+        return sum(float(np.abs(wanted[m.clique].ravel() - m.counts).sum()) for m in found)
+
+    rounding = sum(min(rows, table.size) for table in wanted.values())
+    assert error(30) <= error(0) + rounding
+
+
+def test_gum_comes_close_to_consistent_targets() -> None:
+    table = dependent_table(DOMAIN, 20_000)
+    targets = targets_of(table, 0.0, seed=0)
+    made = Gum(50).synthesize(targets, 20_000, np.random.default_rng(0))
+    pairs = list(targets.pairs)
+    for real, found in zip(count_pairs(table, pairs), count_pairs(made, pairs), strict=True):
+        assert np.abs(real.counts - found.counts).sum() / 20_000 < 0.01
+
+
+def test_a_pass_moves_whole_records_and_keeps_their_number() -> None:
+    table = dependent_table(DOMAIN, 1_000)
+    codes = table.codes.copy()
+    wanted: dict[Clique, Floats] = {("a", "b"): np.full((4, 6), 1_000 / 24)}
+    run_pass(DOMAIN, codes, wanted, 0, np.random.default_rng(0))
+    EncodedTable.from_codes(DOMAIN, codes)
+    before = np.abs(count_pairs(table, [("a", "b")])[0].counts - 1_000 / 24).sum()
+    after = np.abs(count_pairs(EncodedTable(DOMAIN, codes), [("a", "b")])[0].counts - 1_000 / 24)
+    assert after.sum() < before / 2
+
+
+@pytest.mark.parametrize("name", sorted(SYNTHESIZERS))
+@pytest.mark.parametrize("sigma", [0.0, 5.0, 1e4])
+@pytest.mark.parametrize("rows", [1, 7, 500])
+class TestEverySynthesizer:
+    """What a synthesizer must keep, whatever its name."""
+
+    def test_gives_the_rows_asked_for_within_the_domain(
+        self, name: str, sigma: float, rows: int
+    ) -> None:
+        targets = targets_of(dependent_table(DOMAIN, 300), sigma, seed=3)
+        made = SYNTHESIZERS[name]().synthesize(targets, rows, np.random.default_rng(1))
+        assert made.rows == rows
+        assert made.domain == DOMAIN
+        EncodedTable.from_codes(DOMAIN, made.codes)
+
+    def test_the_same_seed_gives_the_same_rows(self, name: str, sigma: float, rows: int) -> None:
+        targets = targets_of(dependent_table(DOMAIN, 300), sigma, seed=3)
+        made = [
+            SYNTHESIZERS[name]().synthesize(targets, rows, np.random.default_rng(1))
+            for _ in range(2)
+        ]
+        assert np.array_equal(made[0].codes, made[1].codes)
+
+    def test_isolated_attributes_keep_their_own_marginal(
+        self, name: str, sigma: float, rows: int
+    ) -> None:
+        targets = targets_of(dependent_table(DOMAIN, 300), sigma, seed=3, pairs=1)
+        made = SYNTHESIZERS[name]().synthesize(targets, rows, np.random.default_rng(1))
+        wanted = reconcile(targets).tables[("d",)]
+        counts = np.bincount(made.codes[3], minlength=5)
+        assert (np.abs(counts - wanted / wanted.sum() * rows) <= 5).all()
