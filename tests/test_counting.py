@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heterofedsyn.marginals import Counts, count_pairs
+from heterofedsyn.marginals.counting import whole
 from heterofedsyn.schema import Domain, EncodedTable
 from support import tables
 
@@ -41,9 +42,9 @@ def test_wide_attributes_are_counted_exactly(size: int) -> None:
 def test_singles_are_the_sums_of_pairs(table: EncodedTable) -> None:
     counts = Counts(table)
     a, b = table.domain.names[:2]
-    joint = counts.of((a, b)).reshape(table.domain.shape((a, b)))
-    assert np.array_equal(counts.of((a,)), joint.sum(axis=1))
-    assert np.array_equal(counts.of((b,)), joint.sum(axis=0))
+    joint = counts.of(whole((a, b))).reshape(table.domain.shape((a, b)))
+    assert np.array_equal(counts.of(whole((a,))), joint.sum(axis=1))
+    assert np.array_equal(counts.of(whole((b,))), joint.sum(axis=0))
 
 
 @given(tables(most_rows=60), st.integers(1, 5), st.integers(0, 2**32))

@@ -17,7 +17,18 @@ from hypothesis import strategies as st
 
 from heterofedsyn.hub import METHODS, make_method
 from heterofedsyn.hub.method import Method
-from heterofedsyn.marginals import Counts, Dependence, Flat, Sketched, SketchKind, Statistic
+from heterofedsyn.marginals import (
+    Counts,
+    Dependence,
+    Flat,
+    Grouped,
+    Haar,
+    Sketched,
+    SketchKind,
+    Statistic,
+    Total,
+)
+from heterofedsyn.marginals.statistics import haar_levels
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Answer, Part, Plan, Query, decode, encode
 from heterofedsyn.schema import Domain, EncodedTable, Schema
@@ -62,7 +73,8 @@ def loss(queries: list[bytes], sites: list[Site], factor: float = 1.0) -> float:
 def statistics(draw: st.DrawFn, domain: Domain) -> Statistic:
     names = domain.clique(*draw(st.lists(st.sampled_from(domain.names), min_size=1, max_size=2)))
     if len(names) == 1:
-        return Flat(names)
+        levels = [Haar((names[0],), level) for level in range(haar_levels(domain.size(names[0])))]
+        return draw(st.sampled_from([Total(), Flat(names), *levels]))
     sketch = st.builds(
         Sketched,
         st.just(names),
@@ -70,7 +82,11 @@ def statistics(draw: st.DrawFn, domain: Domain) -> Statistic:
         st.integers(0, 2**40),
         st.sampled_from(SketchKind),
     )
-    return draw(st.one_of(st.just(Flat(names)), st.just(Dependence(names)), sketch))
+    groups = st.tuples(
+        *(st.tuples(*[st.integers(0, size - 1)] * size) for size in domain.shape(names))
+    )
+    merged = st.builds(Grouped, st.just((names[0], names[1])), groups)
+    return draw(st.one_of(st.just(Flat(names)), st.just(Dependence(names)), sketch, merged))
 
 
 @given(tables(), st.data(), st.integers(1, 4), st.floats(0.05, 10))

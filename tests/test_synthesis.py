@@ -11,9 +11,9 @@ from heterofedsyn._arrays import Floats
 from heterofedsyn.marginals import Flat, count_pairs
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique, Domain, EncodedTable
-from heterofedsyn.synthesis import SYNTHESIZERS, Gum, Measurement, Targets
+from heterofedsyn.synthesis import SYNTHESIZERS, Consistency, Gum, Measurement, Targets
 from heterofedsyn.synthesis.allocation import allocate
-from heterofedsyn.synthesis.consistency import norm_sub, reconcile
+from heterofedsyn.synthesis.consistency import norm_sub
 from heterofedsyn.synthesis.gum import run_pass
 from support import dependent_table
 
@@ -31,7 +31,7 @@ def targets_of(table: EncodedTable, sigma: float, seed: int, pairs: int = 3) -> 
         np.add.at(exact, tuple(table.codes[table.domain.index(name)] for name in clique), 1)
         values = np.rint(exact + rng.normal(0, sigma, shape)) if sigma else exact
         measurements.append(Measurement(Flat(clique), Noisy(values.ravel(), max(sigma, 1e-9) ** 2)))
-    return Targets(table.domain, tuple(measurements))
+    return Targets(table.domain, tuple(measurements), Consistency())
 
 
 @given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=50), st.floats(1e-3, 1e6))
@@ -50,9 +50,9 @@ def test_consistency_keeps_totals_and_non_negativity(
     seed: int, sigma: float, rows: int, pairs: int
 ) -> None:
     targets = targets_of(dependent_table(DOMAIN, rows, seed), sigma, seed, pairs)
-    consistent = reconcile(targets)
+    consistent = targets.estimates
     assert consistent.total >= 1
-    for table in consistent.tables.values():
+    for table in [*consistent.singles.values(), *consistent.pairs.values()]:
         assert np.isfinite(table).all()
         assert table.min() >= 0
         assert table.sum() == pytest.approx(consistent.total)
@@ -61,9 +61,11 @@ def test_consistency_keeps_totals_and_non_negativity(
 def test_without_noise_consistency_changes_nothing_and_tables_agree() -> None:
     table = dependent_table(DOMAIN, 1_000)
     targets = targets_of(table, 0.0, seed=0, pairs=6)
-    consistent = reconcile(targets)
-    for clique, noisy in targets.marginals.items():
-        assert np.allclose(consistent.tables[clique], noisy.values)
+    estimates = targets.estimates
+    for name, found in estimates.singles.items():
+        assert np.allclose(found, targets.marginals[(name,)].values)
+    for pair, found in estimates.pairs.items():
+        assert np.allclose(found, targets.marginals[pair].values)
 
 
 def test_agreement_uses_what_is_known_better() -> None:
@@ -77,8 +79,9 @@ def test_agreement_uses_what_is_known_better() -> None:
             Measurement(Flat(("b",)), other),
             Measurement(Flat(("a", "b")), bad),
         ),
+        Consistency(),
     )
-    joint = reconcile(targets).tables["a", "b"]
+    joint = targets.estimates.pairs["a", "b"]
     assert joint.sum(axis=1) == pytest.approx([60, 40], rel=1e-3)
     assert joint.sum(axis=0) == pytest.approx([50, 50], rel=1e-3)
 
@@ -108,8 +111,8 @@ def test_an_allocation_is_within_the_rounding_of_its_weights(
 def test_gum_lowers_the_error_of_its_targets(seed: int, rows: int, sigma: float) -> None:
     table = dependent_table(DOMAIN, 400, seed)
     targets = targets_of(table, sigma, seed)
-    consistent = reconcile(targets)
-    wanted = {p: consistent.tables[p] * (rows / consistent.total) for p in targets.pairs}
+    estimates = targets.estimates
+    wanted = {pair: t * (rows / estimates.total) for pair, t in estimates.pairs.items()}
 
     def error(passes: int) -> float:
         made = Gum(passes).synthesize(targets, rows, np.random.default_rng(seed))
@@ -168,6 +171,6 @@ class TestEverySynthesizer:
     ) -> None:
         targets = targets_of(dependent_table(DOMAIN, 300), sigma, seed=3, pairs=1)
         made = SYNTHESIZERS[name]().synthesize(targets, rows, np.random.default_rng(1))
-        wanted = reconcile(targets).tables[("d",)]
+        wanted = targets.estimates.singles["d"]
         counts = np.bincount(made.codes[3], minlength=5)
         assert (np.abs(counts - wanted / wanted.sum() * rows) <= 5).all()

@@ -50,7 +50,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("agee", ["age", "ward"])
     "did you mean 'age'?"
     """
-    names = list(known)
+    names = [str(name) for name in known]
     folded = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(word.casefold(), folded, n=1)
     if close:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from heterofedsyn.bench.tables import ADULT_SIZES, data_folder, random_table, re
 from heterofedsyn.marginals.counting import count_pairs
 from heterofedsyn.schema import EncodedTable, Schema
 from heterofedsyn.simulate import FederatedSynthesizer
+from heterofedsyn.simulate.synthesizer import name_sites
 from heterofedsyn.synthesis.gum import run_pass
 
 
@@ -52,9 +54,10 @@ def measure(progress: Callable[[str], None]) -> list[Figure]:
     figures = _counting(table)
     progress("GUM")
     figures.append(_gum(table))
-    if schema is not None:
+    if folder is not None and schema is not None:
         progress("a whole study")
-        figures.append(_study(schema, table))
+        for method in ("wavetree", "adafedprivsyn"):
+            figures.append(_study(folder, schema, method))
     progress("start-up")
     figures.append(_start("import heterofedsyn", "-c", "import heterofedsyn"))
     figures.append(_start("heterofedsyn --help", "-m", "heterofedsyn", "--help"))
@@ -142,16 +145,19 @@ def _gum(table: EncodedTable) -> Figure:
     return Figure(f"GUM pass, {len(pairs)} pairs, {rows:,} rows", best * 1e3, "ms")
 
 
-def _study(schema: Schema, table: EncodedTable) -> Figure:
-    """CPU seconds of a study on adult with its release sampled, in a warm process."""
-    sites = {f"site-{i + 1}": table.take(np.arange(i, table.rows, 5)) for i in range(5)}
+def _study(folder: Path, schema: Schema, method: str) -> Figure:
+    """CPU seconds from adult's files to synthetic rows, in a warm process."""
+    files = [folder / "adult" / f"{part}.csv" for part in ("train", "val")]
     best = np.inf
     for seed in range(3):
         start = time.process_time()
-        synthesizer = FederatedSynthesizer(schema, epsilon=1, delta=1e-10, noise_seed=seed)
-        synthesizer.fit_encoded(sites).sample(seed=seed)
+        synthesizer = FederatedSynthesizer(
+            schema, epsilon=1, delta=1e-10, method=method, noise_seed=seed
+        )
+        tables = synthesizer.split(synthesizer.encode(files), 5, "uniform")
+        synthesizer.fit_encoded(name_sites(tables)).sample(seed=seed)
         best = min(best, time.process_time() - start)
-    return Figure("study on adult, 5 sites, adafedprivsyn, seeded noise", best, "CPU s")
+    return Figure(f"study on adult, 5 sites, {method}, seeded noise", best, "CPU s")
 
 
 def _start(name: str, *arguments: str) -> Figure:

@@ -107,8 +107,8 @@ def _misused(error: Any, arguments: list[str]) -> int:
         return 2
     text = " ".join(str(error.format_message()).split()).rstrip(".")
     for option in getattr(getattr(error, "param", None), "opts", ()):
-        if option in arguments[:-1]:
-            found = arguments[arguments.index(option) + 1]
+        if option in arguments[:-1]:  # the last one counts
+            found = arguments[len(arguments) - arguments[::-1].index(option)]
             text = text.replace(f"{option!r}:", f"{option!r} ({found!r}):", 1)
     path = context.command_path if context else "heterofedsyn"
     end = " See" if text.endswith("?") else "; see"

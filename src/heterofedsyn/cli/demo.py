@@ -22,7 +22,7 @@ def demo(
     epsilon: Annotated[float, typer.Option(help="Privacy budget of every patient.")] = 1.0,
     delta: Annotated[float, typer.Option(help="Below 1 / (all rows).")] = 1e-9,
     patients: Annotated[int, typer.Option(help="Invented patients, over all hospitals.")] = 100_000,
-    method: Annotated[str, typer.Option(help="As in `simulate`.")] = "adafedprivsyn",
+    method: Annotated[str, typer.Option(help="As in `simulate`.")] = "wavetree",
     seed: Annotated[
         int | None,
         typer.Option(help="Reproducible noise, FOR RESEARCH: anyone with the seed can undo it."),

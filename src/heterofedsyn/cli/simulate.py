@@ -51,10 +51,10 @@ def simulate(
         str,
         typer.Option(
             metavar="NAME",
-            help="adafedprivsyn, fedprivsyn, fedprivsyn-noprojection, allmarg, randmarg, "
+            help="wavetree, adafedprivsyn, fedprivsyn, fedprivsyn-noprojection, allmarg, randmarg, "
             "independent, local-merge, or privsyn (which pools all rows: not federated).",
         ),
-    ] = "adafedprivsyn",
+    ] = "wavetree",
     setting: Annotated[
         list[str] | None,
         typer.Option(

@@ -16,7 +16,7 @@ from heterofedsyn.hub.rounds import Ask, Round
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.trust import Trust
 from heterofedsyn.schema import Clique, Domain, Schema
-from heterofedsyn.synthesis import SYNTHESIZERS, Synthesizer, Targets
+from heterofedsyn.synthesis import REBUILDS, SYNTHESIZERS, Rebuild, Synthesizer, Targets
 
 Value = str | int | float | bool
 """A setting as it appears on the command line or in a plan."""
@@ -74,9 +74,24 @@ class Method(Protocol):
     sums: ClassVar[bool]
     """Needs only sums over sites, so that secure aggregation may hide the rest."""
 
+    def encoding(self, schema: Schema) -> Schema:
+        """The schema by which sites encode their rows: the public one, or one made from it."""
+        ...
+
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
         """Yield what to ask, be sent the round, return the outcome."""
         ...
+
+
+class Federated:
+    """What most methods have in common: they need only sums over sites, and the schema as it is."""
+
+    pools: ClassVar[bool] = False
+    sums: ClassVar[bool] = True
+
+    def encoding(self, schema: Schema) -> Schema:
+        """The public schema itself."""
+        return schema
 
 
 def build(kind: type[Any], settings: Mapping[str, Value]) -> Any:
@@ -86,7 +101,7 @@ def build(kind: type[Any], settings: Mapping[str, Value]) -> Any:
         UsageError: naming the setting, what was given and what would do.
     """
     rest = dict(settings)
-    chosen = str(rest.pop("synthesizer", "gum"))
+    chosen = str(rest.pop("synthesizer", kind.synthesizer.name))
     own = {f.name for f in dataclasses.fields(kind)} - {"synthesizer"}
     inner = {f.name for f in dataclasses.fields(find("synthesizer", SYNTHESIZERS, chosen))}
     for name in rest:
@@ -104,6 +119,13 @@ def make_synthesizer(name: str, settings: Mapping[str, Value]) -> Synthesizer:
     kind = find("synthesizer", SYNTHESIZERS, name)
     synthesizer: Synthesizer = kind(**_typed(kind, settings))
     return synthesizer
+
+
+def make_rebuild(name: str, settings: Mapping[str, Value]) -> Rebuild:
+    """The way to deal with noise of this name with these settings."""
+    kind = find("rebuild", REBUILDS, name)
+    rebuild: Rebuild = kind(**_typed(kind, settings))
+    return rebuild
 
 
 def settings_of(method: Method) -> dict[str, Value]:

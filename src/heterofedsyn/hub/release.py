@@ -16,13 +16,12 @@ import numpy as np
 from heterofedsyn._files import check_place, written_whole
 from heterofedsyn._version import __version__
 from heterofedsyn.errors import HeterofedsynError, ReleaseError, UsageError
-from heterofedsyn.hub.method import Model, Outcome, Value, make_synthesizer
+from heterofedsyn.hub.method import Model, Outcome, Value, make_rebuild, make_synthesizer
 from heterofedsyn.hub.statement import PrivacyStatement
-from heterofedsyn.marginals.statistics import Flat
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.protocol import Plan
-from heterofedsyn.schema import Domain, EncodedTable, Schema, decode
-from heterofedsyn.synthesis import Measurement, Targets
+from heterofedsyn.schema import EncodedTable, Schema, decode
+from heterofedsyn.synthesis import Measured, Measurement, Rebuild, Targets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,8 +82,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class _StoredMarginal(msgspec.Struct, frozen=True):
-    statistic: Flat
+class _StoredMeasurement(msgspec.Struct, frozen=True):
+    statistic: Measured
     data: bytes
     """Little-endian float64."""
     variance: float
@@ -96,7 +95,9 @@ class _StoredModel(msgspec.Struct, frozen=True):
     schema: str
     synthesizer: str
     settings: dict[str, Value]
-    populations: tuple[tuple[_StoredMarginal, ...], ...]
+    rebuild: str
+    rebuild_settings: dict[str, Value]
+    populations: tuple[tuple[_StoredMeasurement, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +212,7 @@ def _part(path: Path, read: Callable[[bytes], Record]) -> Record:
     except OSError as error:
         reason = error.strerror or "cannot be read"
         raise ReleaseError(f"{path}: {reason}; fetch the release again") from None
-    except (msgspec.MsgspecError, HeterofedsynError, ValueError, RecursionError):
+    except (msgspec.MsgspecError, HeterofedsynError, ValueError, KeyError, RecursionError):
         raise ReleaseError(f"{path}: {_DAMAGED}") from None
 
 
@@ -238,9 +239,11 @@ def _pack(schema: Schema, model: Model, files: dict[str, bytes]) -> bytes:
         schema=schema.to_toml(),
         synthesizer=model.synthesizer.name,
         settings=dataclasses.asdict(model.synthesizer),
+        rebuild=model.targets[0].rebuild.name,
+        rebuild_settings=dataclasses.asdict(model.targets[0].rebuild),
         populations=tuple(
             tuple(
-                _StoredMarginal(
+                _StoredMeasurement(
                     m.statistic, m.noisy.values.astype("<f8").tobytes(), m.noisy.variance
                 )
                 for m in targets.measurements
@@ -265,24 +268,26 @@ def _unpack(data: bytes) -> tuple[dict[str, str], Schema, Model]:
         raise ReleaseError(_DAMAGED)
     stored = msgspec.msgpack.decode(body, type=_StoredModel)
     schema = Schema.from_toml(stored.schema)
-    populations = tuple(_targets(schema.domain, marginals) for marginals in stored.populations)
+    rebuild = make_rebuild(stored.rebuild, stored.rebuild_settings)
+    populations = tuple(_targets(schema, rebuild, found) for found in stored.populations)
     if not populations:
         raise ReleaseError(_DAMAGED)
     synthesizer = make_synthesizer(stored.synthesizer, stored.settings)
     return stored.files, schema, Model(synthesizer, populations)
 
 
-def _targets(domain: Domain, marginals: tuple[_StoredMarginal, ...]) -> Targets:
+def _targets(schema: Schema, rebuild: Rebuild, stored: tuple[_StoredMeasurement, ...]) -> Targets:
+    domain = schema.domain
     measurements = []
-    for marginal in marginals:
-        marginal.statistic.check(domain)
-        values = np.frombuffer(marginal.data, dtype="<f8").astype(np.float64)
-        if values.size != marginal.statistic.integers(domain):
+    for found in stored:
+        found.statistic.check(domain)
+        values = np.frombuffer(found.data, dtype="<f8").astype(np.float64)
+        if values.size != found.statistic.integers(domain):
             raise ReleaseError("the model does not fit its schema; fetch the release again")
         # Written so that NaN, which compares as false, is refused.
-        if not (np.all(np.abs(values) < _LARGEST) and 0 < marginal.variance < math.inf):
+        if not (np.all(np.abs(values) < _LARGEST) and 0 < found.variance < math.inf):
             raise ReleaseError("the model holds impossible numbers; fetch the release again")
-        measurements.append(Measurement(marginal.statistic, Noisy(values, marginal.variance)))
+        measurements.append(Measurement(found.statistic, Noisy(values, found.variance)))
     if not {m.statistic.attributes for m in measurements}.issuperset(domain.singles()):
         raise ReleaseError("the model does not fit its schema; fetch the release again")
-    return Targets(domain, tuple(measurements))
+    return Targets(domain, tuple(measurements), rebuild, schema.label)

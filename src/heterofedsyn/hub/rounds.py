@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from heterofedsyn.errors import ProtocolError
-from heterofedsyn.marginals.statistics import Flat, Statistic
+from heterofedsyn.marginals.statistics import Statistic
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Answer, Part, Plan, Query, Released
 from heterofedsyn.schema import Domain
-from heterofedsyn.synthesis import Measurement
+from heterofedsyn.synthesis import Measured, Measurement
 
 SUM = "sum"
 """The name under which the sum over sites answers when only the sum is seen."""
@@ -49,11 +49,11 @@ class Round:
         return [self._total(i) for i in range(len(self.query.parts))]
 
     def measurements(self) -> tuple[Measurement, ...]:
-        """The flat marginals of this round, summed over sites."""
+        """What of this round a model may keep, summed over sites."""
         return tuple(
             Measurement(part.statistic, noisy)
             for part, noisy in zip(self.query.parts, self.totals(), strict=True)
-            if isinstance(part.statistic, Flat)
+            if isinstance(part.statistic, Measured)
         )
 
     def _total(self, part: int) -> Noisy:

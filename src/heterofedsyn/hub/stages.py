@@ -14,7 +14,7 @@ from heterofedsyn.marginals.sketch import SketchKind
 from heterofedsyn.marginals.statistics import Flat, Sketched
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.schema import Clique
-from heterofedsyn.synthesis import Targets
+from heterofedsyn.synthesis import Consistency, Targets
 
 Result = TypeVar("Result")
 
@@ -23,7 +23,7 @@ def one_ways(setting: Setting, budget: Budget) -> Generator[Ask, Round, Targets]
     """All 1-ways, flat, in equal shares."""
     statistics = [Flat(single) for single in setting.domain.singles()]
     round_ = yield Ask.evenly("one-way", statistics, budget)
-    return Targets(setting.domain, round_.measurements())
+    return Targets(setting.domain, round_.measurements(), Consistency(), setting.schema.label)
 
 
 def measured(
@@ -32,7 +32,7 @@ def measured(
     """The targets and these pairs, flat, each at its own price."""
     statistics = [Flat(pair) for pair in pairs]
     round_ = yield Ask(label, tuple(zip(statistics, budgets, strict=True)))
-    return Targets(targets.domain, (*targets.measurements, *round_.measurements()))
+    return targets.with_measured(round_.measurements())
 
 
 def glimpses(

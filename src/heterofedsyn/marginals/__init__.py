@@ -2,15 +2,26 @@
 
 from heterofedsyn.marginals.counting import Counts, count_pairs
 from heterofedsyn.marginals.sketch import Sketch, SketchKind
-from heterofedsyn.marginals.statistics import Dependence, Flat, Sketched, Statistic
+from heterofedsyn.marginals.statistics import (
+    Dependence,
+    Flat,
+    Grouped,
+    Haar,
+    Sketched,
+    Statistic,
+    Total,
+)
 
 __all__ = [
     "Counts",
     "Dependence",
     "Flat",
+    "Grouped",
+    "Haar",
     "Sketch",
     "SketchKind",
     "Sketched",
     "Statistic",
+    "Total",
     "count_pairs",
 ]

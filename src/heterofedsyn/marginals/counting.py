@@ -6,11 +6,12 @@ import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from heterofedsyn._arrays import Integers, frozen
-from heterofedsyn.schema import Clique, EncodedTable
+from heterofedsyn.schema import Clique, Domain, EncodedTable
 
 _WORTH_A_THREAD = 1_000_000
 """Rows times pairs below which starting a thread costs more than it saves."""
@@ -67,25 +68,53 @@ def count_single(table: EncodedTable, name: str) -> Marginal:
     return Marginal((name,), frozen(counts))
 
 
+Side: TypeAlias = tuple[str, tuple[int, ...] | None]
+"""An attribute, and the group number of each of its values if they are merged."""
+
+View: TypeAlias = tuple[Side, ...]
+"""What a marginal is over: one or two attributes, values merged or not."""
+
+
+def whole(clique: Clique) -> View:
+    """The view of a clique with all its values."""
+    return tuple((name, None) for name in clique)
+
+
 class Counts:
     """The exact marginals of one table; each is counted when first needed and then kept."""
 
     def __init__(self, table: EncodedTable) -> None:
         self.table = table
         self.domain = table.domain
-        self._kept: dict[Clique, Integers] = {}
+        self._kept: dict[View, Integers] = {}
 
-    def prepare(self, cliques: Iterable[Clique]) -> None:
-        """Count what is not counted yet, all pairs together."""
-        missing = [clique for clique in dict.fromkeys(cliques) if clique not in self._kept]
-        for clique in missing:
-            if len(clique) == 1:
-                self._kept[clique] = count_single(self.table, clique[0]).counts
-        pairs = [clique for clique in missing if len(clique) == 2]
-        if pairs:
-            self._kept |= {found.clique: found.counts for found in count_pairs(self.table, pairs)}
+    def prepare(self, views: Iterable[View]) -> None:
+        """Count what is not counted yet, all pairs in one pass."""
+        missing = [view for view in dict.fromkeys(views) if view not in self._kept]
+        sides = dict.fromkeys(side for view in missing for side in view)
+        if not sides:
+            return
+        table = self._mapped(list(sides))
+        name = dict(zip(sides, table.domain.names, strict=True))
+        for view in missing:
+            if len(view) == 1:
+                self._kept[view] = count_single(table, name[view[0]]).counts
+        pairs = [view for view in missing if len(view) == 2]
+        found = count_pairs(table, [tuple(name[side] for side in view) for view in pairs])
+        self._kept |= {view: marginal.counts for view, marginal in zip(pairs, found, strict=True)}
 
-    def of(self, clique: Clique) -> Integers:
-        """The counts of a clique, flat, in row-major order."""
-        self.prepare([clique])
-        return self._kept[clique]
+    def of(self, view: View) -> Integers:
+        """The counts of a view, flat, in row-major order."""
+        self.prepare([view])
+        return self._kept[view]
+
+    def _mapped(self, sides: Sequence[Side]) -> EncodedTable:
+        """These attributes, each after its map, as a table of their own."""
+        codes, sizes = [], []
+        for name, groups in sides:
+            own = self.table.codes[self.domain.index(name)]
+            sizes.append(self.domain.size(name) if groups is None else max(groups) + 1)
+            codes.append(own if groups is None else np.array(groups, dtype=np.uint16)[own])
+        kind = np.uint8 if max(sizes) <= 256 else np.uint16
+        stacked = np.stack([column.astype(kind, copy=False) for column in codes])
+        return EncodedTable(Domain(tuple(map(str, range(len(sizes)))), tuple(sizes)), stacked)

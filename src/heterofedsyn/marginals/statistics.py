@@ -13,7 +13,7 @@ import numpy as np
 
 from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import ProtocolError
-from heterofedsyn.marginals.counting import Counts
+from heterofedsyn.marginals.counting import Counts, View, whole
 from heterofedsyn.marginals.sketch import Sketch, SketchKind
 from heterofedsyn.schema import Clique, Domain
 
@@ -32,9 +32,9 @@ class Flat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="flat"):
         """Refuse what is no clique of the domain or too large to answer."""
         _check_clique(self.attributes, domain, most=2)
 
-    def cliques(self) -> tuple[Clique, ...]:
+    def views(self) -> tuple[View, ...]:
         """The exact marginals it is made from."""
-        return (self.attributes,)
+        return (whole(self.attributes),)
 
     def integers(self, domain: Domain) -> int:
         """How many integers are released."""
@@ -46,7 +46,7 @@ class Flat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="flat"):
 
     def exact(self, counts: Counts) -> Integers:
         """The un-noised integers."""
-        return counts.of(self.attributes)
+        return counts.of(whole(self.attributes))
 
 
 class Sketched(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="sketch"):
@@ -67,8 +67,8 @@ class Sketched(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ske
                 "take fewer bins or a smaller width"
             )
 
-    def cliques(self) -> tuple[Clique, ...]:
-        return (self.attributes,)
+    def views(self) -> tuple[View, ...]:
+        return (whole(self.attributes),)
 
     def integers(self, domain: Domain) -> int:
         return self.width
@@ -77,7 +77,7 @@ class Sketched(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ske
         return self.sketch(domain).sensitivity
 
     def exact(self, counts: Counts) -> Integers:
-        return self.sketch(counts.domain).count(counts.of(self.attributes))
+        return self.sketch(counts.domain).count(counts.of(whole(self.attributes)))
 
     def sketch(self, domain: Domain) -> Sketch:
         """The projection itself."""
@@ -94,8 +94,8 @@ class Dependence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="d
         if len(self.attributes) != 2:
             raise ProtocolError("a dependence score belongs to a pair of attributes")
 
-    def cliques(self) -> tuple[Clique, ...]:
-        return (self.attributes,)
+    def views(self) -> tuple[View, ...]:
+        return (whole(self.attributes),)
 
     def integers(self, domain: Domain) -> int:
         return 1
@@ -105,19 +105,114 @@ class Dependence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="d
         return 4 * UNITS_PER_COUNT + 1.0
 
     def exact(self, counts: Counts) -> Integers:
-        joint = counts.of(self.attributes).reshape(counts.domain.shape(self.attributes))
+        joint = counts.of(whole(self.attributes)).reshape(counts.domain.shape(self.attributes))
         rows, columns, total = joint.sum(axis=1), joint.sum(axis=0), int(joint.sum())
         apart = np.abs(joint - np.outer(rows, columns) / max(1, total)).sum()
         return np.array([round(UNITS_PER_COUNT * float(apart))], dtype=np.int64)
 
 
+class Total(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="total"):
+    """The number of rows."""
+
+    attributes: tuple[()] = ()
+
+    def check(self, domain: Domain) -> None:
+        """There is nothing to refuse."""
+
+    def views(self) -> tuple[View, ...]:
+        return ()
+
+    def integers(self, domain: Domain) -> int:
+        return 1
+
+    def sensitivity(self, domain: Domain) -> float:
+        return 1.0
+
+    def exact(self, counts: Counts) -> Integers:
+        return np.array([counts.table.rows], dtype=np.int64)
+
+
+class Haar(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="haar"):
+    """Left-minus-right differences of one attribute at one level of halving; level 0 is the root.
+
+    Values are padded to a power of two; a record lies in one node of a level, so it moves one
+    difference by 1.
+    """
+
+    attributes: tuple[str]
+    level: int
+
+    def check(self, domain: Domain) -> None:
+        _check_clique(self.attributes, domain, most=1)
+        if not 0 <= self.level < haar_levels(domain.size(self.attributes[0])):
+            raise ProtocolError(f"attribute {self.attributes[0]!r} has no level {self.level}")
+
+    def views(self) -> tuple[View, ...]:
+        return (whole(self.attributes),)
+
+    def integers(self, domain: Domain) -> int:
+        return 1 << self.level
+
+    def sensitivity(self, domain: Domain) -> float:
+        return 1.0
+
+    def exact(self, counts: Counts) -> Integers:
+        flat = counts.of(whole(self.attributes))
+        padded = np.zeros(1 << haar_levels(flat.size), dtype=np.int64)
+        padded[: flat.size] = flat
+        halves = padded.reshape(1 << self.level, 2, -1).sum(axis=2)
+        differences: Integers = halves[:, 0] - halves[:, 1]
+        return differences
+
+
+class Grouped(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="grouped"):
+    """Counts of a pair after merging values by public maps: one group number per value."""
+
+    attributes: tuple[str, str]
+    groups: tuple[tuple[int, ...], tuple[int, ...]]
+
+    def check(self, domain: Domain) -> None:
+        _check_clique(self.attributes, domain, most=2, cells=False)
+        for name, groups in zip(self.attributes, self.groups, strict=True):
+            size = domain.size(name)
+            if len(groups) != size:
+                raise ProtocolError(f"the map of {name!r} has {len(groups)} values, not {size}")
+            if min(groups) < 0 or max(groups) >= size:
+                raise ProtocolError(f"the map of {name!r} names a group outside 0..{size - 1}")
+        if self.integers(domain) > MOST_CELLS:
+            raise ProtocolError(f"the grouped table of {self.attributes} has too many cells")
+
+    def views(self) -> tuple[View, ...]:
+        return (tuple(zip(self.attributes, self.groups, strict=True)),)
+
+    def integers(self, domain: Domain) -> int:
+        rows, columns = self.shape
+        return rows * columns
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many groups either attribute has."""
+        return max(self.groups[0]) + 1, max(self.groups[1]) + 1
+
+    def sensitivity(self, domain: Domain) -> float:
+        return 1.0
+
+    def exact(self, counts: Counts) -> Integers:
+        return counts.of(self.views()[0])
+
+
+def haar_levels(size: int) -> int:
+    """How often so many values can be halved."""
+    return (size - 1).bit_length()
+
+
 UNITS_PER_COUNT = 1024
 """A dependence score is released in this many units per count."""
 
-Statistic: TypeAlias = Flat | Sketched | Dependence
+Statistic: TypeAlias = Flat | Sketched | Dependence | Total | Haar | Grouped
 
 
-def _check_clique(clique: Clique, domain: Domain, most: int) -> None:
+def _check_clique(clique: Clique, domain: Domain, most: int, *, cells: bool = True) -> None:
     if not 1 <= len(clique) <= most:
         raise ProtocolError(f"a statistic is of 1 to {most} attributes, not {len(clique)}")
     unknown = [name for name in clique if name not in domain.names]
@@ -125,7 +220,7 @@ def _check_clique(clique: Clique, domain: Domain, most: int) -> None:
         raise ProtocolError(f"there is no attribute {unknown[0]!r} in this schema")
     if domain.clique(*clique) != clique:
         raise ProtocolError(f"attributes {clique} must be distinct and in schema order")
-    if domain.cells(clique) > MOST_CELLS:
+    if cells and domain.cells(clique) > MOST_CELLS:
         raise ProtocolError(
             f"the table of {clique} has {domain.cells(clique):,} cells, more than {MOST_CELLS:,}; "
             "take fewer bins"

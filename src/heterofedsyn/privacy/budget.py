@@ -58,6 +58,8 @@ class Budget:
                 low = middle
             else:
                 high = middle
+        if low <= 0:
+            raise PrivacyRefusal(f"epsilon ({epsilon}) is too small to measure anything; raise it")
         return cls(low)
 
     def epsilon(self, delta: float, conversion: str = Conversion.TIGHT) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heterofedsyn.schema.atoms import with_atoms
 from heterofedsyn.schema.columns import (
     BooleanColumn,
     CategoricalColumn,
@@ -30,4 +31,5 @@ __all__ = [
     "decode",
     "draft",
     "encode",
+    "with_atoms",
 ]

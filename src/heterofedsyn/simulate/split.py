@@ -35,7 +35,8 @@ def split(
     its own stretch of the sorted label; `dirichlet` draws each label value's shares at random.
     """
     if kind not in list(Split):
-        raise UsageError(f"there is no split {kind!r}; {did_you_mean(kind, list(Split))}")
+        known = [str(split) for split in Split]
+        raise UsageError(f"there is no split {kind!r}; {did_you_mean(kind, known)}")
     if not 1 <= sites <= MOST_SITES:
         raise UsageError(f"sites ({sites}) must be in 1..{MOST_SITES}")
     table = encoded.table

@@ -51,8 +51,8 @@ class FederatedSynthesizer:
         max_rows_per_unit: int = 1,
         noise_seed: int | None = None,
     ) -> None:
-        self.schema = Schema.of(schema)
         self._method = make_method(method, settings)
+        self.schema = self._method.encoding(Schema.of(schema))
         self._seed = secrets.randbits(62) if noise_seed is None else noise_seed
         self._noise_seed = noise_seed
         self._unit = unit

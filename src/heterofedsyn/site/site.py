@@ -65,7 +65,7 @@ class Site:
         self._check(query)
         calibrations = [self._calibrate(part) for part in query.parts]
         # COUNT
-        self._counts.prepare(c for part in query.parts for c in part.statistic.cliques())
+        self._counts.prepare(view for part in query.parts for view in part.statistic.views())
         exact = [part.statistic.exact(self._counts) for part in query.parts]
         # CHARGE
         cost = together(calibration.budget for calibration in calibrations)

@@ -1,11 +1,33 @@
 """From noisy marginals to rows: post-processing that never meets private data."""
 
+from heterofedsyn.synthesis.consistency import Consistency
+from heterofedsyn.synthesis.denoise import Denoising
 from heterofedsyn.synthesis.gum import Gum
-from heterofedsyn.synthesis.targets import Measurement, Synthesizer, Targets
+from heterofedsyn.synthesis.targets import Measured, Measurement, Rebuild, Synthesizer, Targets
+from heterofedsyn.synthesis.tree import Tree
 
 SYNTHESIZERS: dict[str, type[Synthesizer]] = {
-    Gum.name: Gum,
+    kind.name: kind
+    for kind in (
+        Gum,
+        Tree,
+    )
 }
 """Every synthesizer by name; a new one is a file of its own and a line here."""
 
-__all__ = ["SYNTHESIZERS", "Gum", "Measurement", "Synthesizer", "Targets"]
+REBUILDS: dict[str, type[Rebuild]] = {kind.name: kind for kind in (Consistency, Denoising)}
+"""Every way to deal with noise before synthesis, by name."""
+
+__all__ = [
+    "REBUILDS",
+    "SYNTHESIZERS",
+    "Consistency",
+    "Denoising",
+    "Gum",
+    "Measured",
+    "Measurement",
+    "Rebuild",
+    "Synthesizer",
+    "Targets",
+    "Tree",
+]

@@ -13,15 +13,32 @@ def allocate(weights: Floats, rows: int, rng: np.random.Generator) -> Integers:
     >>> sorted(allocate(np.array([1.0, 3.0]), 8, np.random.default_rng(0)).tolist())
     [0, 0, 1, 1, 1, 1, 1, 1]
     """
-    mass = weights.sum()
-    expected = rows * (weights / mass if mass > 0 else np.full(weights.size, 1 / weights.size))
+    return allocate_within(np.zeros(rows, dtype=np.int64), weights[None, :], rng)
+
+
+def allocate_within(strata: Integers, weights: Floats, rng: np.random.Generator) -> Integers:
+    """A code for every row, allocated separately among the rows of each stratum.
+
+    Args:
+        strata: the stratum of every row.
+        weights: one row of weights per stratum; all zero means any code alike.
+    """
+    many = np.bincount(strata, minlength=len(weights))
+    expected = _shares(weights) * many[:, None]
     counts = np.floor(expected + 1e-9).astype(np.int64)
-    rest = rows - int(counts.sum())
-    if rest > 0:
-        parts = np.maximum(expected - counts, 0)
-        whole = parts.sum()
-        chances = parts / whole if whole > 0 else np.full(parts.size, 1 / parts.size)
-        counts += rng.multinomial(rest, chances)
-    codes = np.repeat(np.arange(weights.size), counts)[:rows]
-    rng.shuffle(codes)
+    rest = np.maximum(many - counts.sum(axis=1), 0)
+    counts += rng.multinomial(rest, _shares(np.maximum(expected - counts, 0)))
+    order = rng.permutation(strata.size)
+    order = order[np.argsort(strata[order], kind="stable")]
+    codes = np.empty(strata.size, dtype=np.int64)
+    values = np.tile(np.arange(weights.shape[1]), len(weights))
+    codes[order] = np.repeat(values, counts.ravel())
     return codes
+
+
+def _shares(weights: Floats) -> Floats:
+    """Each row of weights as probabilities."""
+    mass = weights.sum(axis=1, keepdims=True)
+    even = np.full_like(weights, 1 / weights.shape[1])
+    shares: Floats = np.divide(weights, mass, out=even, where=mass > 0)
+    return shares

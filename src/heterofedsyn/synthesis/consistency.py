@@ -3,41 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from heterofedsyn._arrays import Floats
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique
+from heterofedsyn.synthesis.estimates import Estimates
 from heterofedsyn.synthesis.targets import Targets
 
 ROUNDS = 10
 """Agreement and non-negativity disturb each other; after this many turns little is left to gain."""
 
 
-@dataclass(frozen=True, eq=False)
-class Consistent:
-    """Non-negative tables of one total that (nearly) agree where they overlap."""
-
-    total: float
-    tables: dict[Clique, Floats]
-
-
-def reconcile(targets: Targets) -> Consistent:
+@dataclass(frozen=True)
+class Consistency:
     """Weighted consistency across marginals that share an attribute, then norm-sub, in turns."""
-    total = targets.total
-    tables = {
-        clique: noisy.values + (total - noisy.values.sum()) / noisy.values.size
-        for clique, noisy in targets.marginals.items()
-    }
-    for _ in range(ROUNDS):
-        for name in targets.domain.names:
-            _agree(name, tables, targets.marginals)
-        settled = min(float(table.min()) for table in tables.values()) >= -1e-9 * total
-        tables = {clique: norm_sub(table, total) for clique, table in tables.items()}
-        if settled:
-            break
-    return Consistent(total, tables)
+
+    name: ClassVar[str] = "consistency"
+
+    def estimate(self, targets: Targets) -> Estimates:
+        """Flat marginals that agree, on the values themselves."""
+        total = targets.total
+        tables = {
+            clique: noisy.values + (total - noisy.values.sum()) / noisy.values.size
+            for clique, noisy in targets.marginals.items()
+        }
+        for _ in range(ROUNDS):
+            for name in targets.domain.names:
+                _agree(name, tables, targets.marginals)
+            settled = min(float(table.min()) for table in tables.values()) >= -1e-9 * total
+            tables = {clique: norm_sub(table, total) for clique, table in tables.items()}
+            if settled:
+                break
+        singles = {name: tables[(name,)] for name in targets.domain.names}
+        return Estimates(
+            domain=targets.domain,
+            total=total,
+            values=singles,
+            groups={name: np.arange(single.size) for name, single in singles.items()},
+            singles=singles,
+            pairs={pair: tables[pair] for pair in targets.pairs},
+            label=targets.label,
+        )
 
 
 def norm_sub(values: Floats, total: float) -> Floats:

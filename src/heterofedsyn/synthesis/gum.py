@@ -7,12 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from heterofedsyn._arrays import Codes, Floats, frozen
+from heterofedsyn._arrays import Codes, Floats
 from heterofedsyn.errors import UsageError
 from heterofedsyn.marginals.counting import count_pairs
 from heterofedsyn.schema import Clique, Domain, EncodedTable
 from heterofedsyn.synthesis.allocation import allocate
-from heterofedsyn.synthesis.consistency import reconcile
 from heterofedsyn.synthesis.targets import Targets
 
 DECAY = 0.84
@@ -38,13 +37,11 @@ class Gum:
 
     def synthesize(self, targets: Targets, rows: int, rng: np.random.Generator) -> EncodedTable:
         """Rows whose pairs are close to the reconciled targets."""
-        consistent = reconcile(targets)
-        domain = targets.domain
-        columns = [allocate(consistent.tables[single], rows, rng) for single in domain.singles()]
+        estimates = targets.estimates
+        domain = estimates.grid
+        columns = [allocate(estimates.singles[name], rows, rng) for name in domain.names]
         codes = EncodedTable.from_codes(domain, np.stack(columns)).codes.copy()
-        wanted = {
-            pair: consistent.tables[pair] * (rows / consistent.total) for pair in targets.pairs
-        }
+        wanted = {pair: table * (rows / estimates.total) for pair, table in estimates.pairs.items()}
         if wanted:
             # Attributes without a pair keep the column drawn from their own marginal.
             names = domain.clique(*(name for pair in wanted for name in pair))
@@ -53,7 +50,7 @@ class Gum:
             for turn in range(self.passes):
                 run_pass(inner, moved, wanted, turn, rng)
             codes[[domain.index(name) for name in names]] = moved
-        return EncodedTable(domain, frozen(codes))
+        return estimates.refine(codes, rng)
 
 
 def run_pass(

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
-from heterofedsyn.marginals.statistics import Flat
+from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, Total
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique, Domain, EncodedTable
+from heterofedsyn.synthesis.estimates import Estimates
+
+Measured: TypeAlias = Flat | Total | Haar | Grouped
+"""The statistics that a model keeps."""
 
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """A noisy marginal, summed over sites."""
+    """A noisy statistic, summed over sites."""
 
-    statistic: Flat
+    statistic: Measured
     noisy: Noisy
+
+
+class Rebuild(Protocol):
+    """Turns noisy measurements into estimates; a frozen dataclass of its settings."""
+
+    name: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def estimate(self, targets: Targets) -> Estimates:
+        """Non-negative tables of one total that agree with each other."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,29 +42,48 @@ class Targets:
 
     domain: Domain
     measurements: tuple[Measurement, ...]
+    rebuild: Rebuild
+    label: str | None = None
 
     @cached_property
     def marginals(self) -> dict[Clique, Noisy]:
-        """The measured marginals as tables; repeated ones combined by inverse variance."""
+        """The flat marginals as tables; repeated ones combined by inverse variance."""
         found: dict[Clique, Noisy] = {}
         for measurement in self.measurements:
-            clique = measurement.statistic.attributes
-            noisy = measurement.noisy.shaped(self.domain.shape(clique))
-            found[clique] = found[clique].combine(noisy) if clique in found else noisy
+            if isinstance(measurement.statistic, Flat):
+                clique = measurement.statistic.attributes
+                noisy = measurement.noisy.shaped(self.domain.shape(clique))
+                found[clique] = found[clique].combine(noisy) if clique in found else noisy
         return found
 
     @cached_property
     def pairs(self) -> tuple[Clique, ...]:
-        """The measured pairs, in the order in which they were measured."""
-        return tuple(clique for clique in self.marginals if len(clique) == 2)
+        """The measured pairs, in the order in which they were first measured."""
+        cliques = (measurement.statistic.attributes for measurement in self.measurements)
+        return tuple(dict.fromkeys(clique for clique in cliques if len(clique) == 2))
 
     @cached_property
     def total(self) -> float:
-        """The noisy number of records, at least 1: the inverse-variance mean of the 1-way sums."""
-        singles = [noisy for clique, noisy in self.marginals.items() if len(clique) == 1]
-        weights = np.array([1 / (noisy.variance * noisy.values.size) for noisy in singles])
-        sums = np.array([noisy.values.sum() for noisy in singles])
-        return max(1.0, float(weights @ sums / weights.sum()))
+        """The noisy number of records, at least 1: the inverse-variance mean of what tells it."""
+        sums, weights = [], []
+        for measurement in self.measurements:
+            statistic, noisy = measurement.statistic, measurement.noisy
+            if isinstance(statistic, Total) or (
+                isinstance(statistic, Flat) and len(statistic.attributes) == 1
+            ):
+                sums.append(noisy.values.sum())
+                weights.append(1 / (noisy.variance * noisy.values.size))
+        return max(1.0, float(np.average(sums, weights=weights)))
+
+    @cached_property
+    def estimates(self) -> Estimates:
+        """What is believed about the population after the noise was dealt with."""
+        return self.rebuild.estimate(self)
+
+    def with_measured(self, measurements: tuple[Measurement, ...]) -> Targets:
+        """These targets and further measurements."""
+        more = (*self.measurements, *measurements)
+        return Targets(self.domain, more, self.rebuild, self.label)
 
 
 class Synthesizer(Protocol):

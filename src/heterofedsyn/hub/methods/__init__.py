@@ -14,10 +14,12 @@ from heterofedsyn.hub.methods.independent import Independent
 from heterofedsyn.hub.methods.localmerge import LocalMerge
 from heterofedsyn.hub.methods.privsyn import PrivSyn
 from heterofedsyn.hub.methods.randmarg import RandMarg
+from heterofedsyn.hub.methods.wavetree import WaveTree
 
 METHODS: dict[str, type[Any]] = {
     kind.name: kind
     for kind in (
+        WaveTree,
         AdaFedPrivSyn,
         FedPrivSyn,
         FedPrivSynNoProjection,
@@ -29,7 +31,7 @@ METHODS: dict[str, type[Any]] = {
     )
 }
 
-DEFAULT_METHOD = AdaFedPrivSyn.name
+DEFAULT_METHOD = WaveTree.name
 
 
 def make_method(name: str, settings: Mapping[str, Value] | None = None) -> Method:

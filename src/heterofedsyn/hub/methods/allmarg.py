@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heterofedsyn.hub.method import Model, Outcome, Setting
+from heterofedsyn.hub.method import Federated, Model, Outcome, Setting
 from heterofedsyn.hub.rounds import Ask, Round
 from heterofedsyn.hub.stages import check_share, measured, one_ways
 from heterofedsyn.schema import Clique
@@ -14,7 +14,7 @@ from heterofedsyn.synthesis import Gum, Synthesizer
 
 
 @dataclass(frozen=True)
-class AllMarg:
+class AllMarg(Federated):
     """1-ways from a share q, the rest equally on the pairs.
 
     Attributes:
@@ -22,8 +22,6 @@ class AllMarg:
     """
 
     name: ClassVar[str] = "allmarg"
-    pools: ClassVar[bool] = False
-    sums: ClassVar[bool] = True
 
     q: float = 0.1
     synthesizer: Synthesizer = Gum()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from heterofedsyn.errors import UsageError
-from heterofedsyn.hub.method import Model, Outcome, Setting
+from heterofedsyn.hub.method import Federated, Model, Outcome, Setting
 from heterofedsyn.hub.rounds import Ask, Round
 from heterofedsyn.hub.scores import Glimpse, root
 from heterofedsyn.hub.stages import (
@@ -25,7 +25,7 @@ from heterofedsyn.synthesis import Gum, Synthesizer, Targets
 
 
 @dataclass(frozen=True)
-class FedPrivSyn:
+class FedPrivSyn(Federated):
     """Sketch all pairs, choose greedily, measure the chosen ones once.
 
     Attributes:
@@ -35,8 +35,6 @@ class FedPrivSyn:
     """
 
     name: ClassVar[str] = "fedprivsyn"
-    pools: ClassVar[bool] = False
-    sums: ClassVar[bool] = True
 
     q: float = 0.1
     k: int = 10

@@ -6,19 +6,17 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heterofedsyn.hub.method import Model, Outcome, Setting
+from heterofedsyn.hub.method import Federated, Model, Outcome, Setting
 from heterofedsyn.hub.rounds import Ask, Round
 from heterofedsyn.hub.stages import one_ways
 from heterofedsyn.synthesis import Gum, Synthesizer
 
 
 @dataclass(frozen=True)
-class Independent:
+class Independent(Federated):
     """Every attribute by itself, equal shares."""
 
     name: ClassVar[str] = "independent"
-    pools: ClassVar[bool] = False
-    sums: ClassVar[bool] = True
 
     synthesizer: Synthesizer = Gum()
 

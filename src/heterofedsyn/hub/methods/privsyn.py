@@ -7,7 +7,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heterofedsyn.hub.method import Model, Outcome, Setting
+from heterofedsyn.hub.method import Federated, Model, Outcome, Setting
 from heterofedsyn.hub.methods.fedprivsyn import NO_PAIR, ONE_ATTRIBUTE
 from heterofedsyn.hub.rounds import Ask, Round
 from heterofedsyn.hub.stages import check_share, measured, one_ways
@@ -18,7 +18,7 @@ from heterofedsyn.synthesis import Gum, Synthesizer
 
 
 @dataclass(frozen=True)
-class PrivSyn:
+class PrivSyn(Federated):
     """Score all pairs exactly at the holder of the rows, choose greedily, measure.
 
     Attributes:
@@ -27,7 +27,6 @@ class PrivSyn:
 
     name: ClassVar[str] = "privsyn"
     pools: ClassVar[bool] = True
-    sums: ClassVar[bool] = True
 
     q: float = 0.1
     synthesizer: Synthesizer = Gum()

@@ -1,0 +1,255 @@
+"""`wavetree`: Haar 1-ways, a grid as fine as the noise allows, a tree of pairs; MATH section 5."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from heterofedsyn._arrays import Floats, Integers
+from heterofedsyn.hub.method import Federated, Model, Outcome, Setting
+from heterofedsyn.hub.rounds import Ask, Round
+from heterofedsyn.hub.stages import check_share
+from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, Statistic, Total, haar_levels
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.noisy import Noisy
+from heterofedsyn.schema import Clique, Domain, Schema, with_atoms
+from heterofedsyn.synthesis import Denoising, Synthesizer, Targets, Tree
+from heterofedsyn.synthesis.denoise import SMALLEST_TOTAL, double_centred
+from heterofedsyn.synthesis.forest import spanning_forest
+from heterofedsyn.synthesis.grid import group_categories, group_ordered, grouped
+
+
+@dataclass(frozen=True)
+class WaveTree(Federated):
+    """The default: better than the paper's methods wherever both were measured.
+
+    Shares are of the study's budget; what `total`, `one_way` and `score` leave goes to pairs.
+
+    Attributes:
+        total: share for the number of rows, which decides how much to attempt.
+        one_way: share for 1-ways; most of the error is theirs.
+        score: share for choosing pairs, on a coarse grid.
+        star: share for pairs when only those with the label are attempted.
+        decay: each finer Haar level gets this much of the one above it.
+        full_at: groups per attribute from which pairs of all kinds are worth measuring.
+        star_at: groups per attribute from which pairs with the label are.
+        density: pairs per attribute to measure, those with the label included.
+        density_free: the same when the schema has no label.
+        finest: most groups of an attribute.
+        coarse: groups of an attribute when pairs are scored.
+        atoms: whether the minimum of a numeric column has a code of its own.
+        spread: prior weight of a Haar difference that could be anything, at the root.
+        calm: how that weight shrinks per level.
+        edge: prior weight of all mass lying on one side.
+    """
+
+    name: ClassVar[str] = "wavetree"
+
+    total: float = 0.02
+    one_way: float = 0.55
+    score: float = 0.10
+    star: float = 0.30
+    decay: float = 0.9
+    full_at: float = 2.5
+    star_at: float = 1.9
+    density: float = 2.5
+    density_free: float = 2.0
+    finest: int = 24
+    coarse: int = 4
+    atoms: bool = True
+    spread: float = 0.9
+    calm: float = 0.7
+    edge: float = 0.05
+    synthesizer: Synthesizer = Tree()
+
+    def __post_init__(self) -> None:
+        for name in ("total", "one_way", "score", "star", "decay"):
+            check_share(name, getattr(self, name), most=1.0)
+        for name in ("spread", "calm", "edge"):
+            check_share(name, getattr(self, name), most=0.99)
+        check_share("total + one_way + score", self.total + self.one_way + self.score, most=0.99)
+        check_share("total + star", self.total + self.star, most=0.99)
+        check_share("density", self.density, most=1_000)
+        check_share("density_free", self.density_free, most=1_000)
+        check_share("finest", self.finest, most=1_000)
+        check_share("coarse", self.coarse, most=100)
+
+    def encoding(self, schema: Schema) -> Schema:
+        """The public schema, with a code of its own for piles at a column's minimum."""
+        return with_atoms(schema) if self.atoms else schema
+
+    def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
+        whole = setting.budget
+        first, rest = whole.split(self.total, 1 - self.total)
+        round_ = yield Ask("total", ((Total(), first),))
+        denoising = Denoising(self.spread, self.calm, self.edge)
+        targets = Targets(setting.domain, round_.measurements(), denoising, setting.schema.label)
+        mode = self.mode(setting, targets.total)
+        for_ones, for_scores, for_pairs = mode.split(rest)
+        # MEASURE 1-ways
+        round_ = yield Ask("one-way", self.one_way_parts(setting, for_ones))
+        targets = targets.with_measured(round_.measurements())
+        if not mode.planned:
+            return self._outcome(targets, {}, mode)
+        n = max(SMALLEST_TOTAL, targets.total)
+        values, _ = denoising.one_ways(targets)
+        # SELECT
+        fine = self.grid(setting.schema, values, n, min(self.finest, mode.resolution(n)))
+        label = setting.schema.label
+        scores: dict[Clique, float] = {}
+        if mode.scored:
+            rough = self.grid(setting.schema, values, n, self.coarse)
+            open_pairs = [p for p in setting.domain.pairs() if label not in p]
+            statistics = _grouped_pairs(open_pairs, rough)
+            if statistics:
+                round_ = yield Ask.evenly("scores", statistics, for_scores)
+                scores = {
+                    statistic.attributes: dependence(statistic, noisy, values, n)
+                    for statistic, noisy in zip(statistics, round_.totals(), strict=True)
+                }
+            else:
+                for_pairs = mode.all_pairs(rest)
+        chosen = _grouped_pairs(self.choose(setting.domain, label, scores, mode), fine)
+        if not chosen:
+            return self._outcome(targets, scores, mode)
+        # MEASURE pairs
+        round_ = yield Ask.evenly("pairs", chosen, for_pairs)
+        return self._outcome(targets.with_measured(round_.measurements()), scores, mode)
+
+    def mode(self, setting: Setting, n: float) -> Mode:
+        """How much to attempt with this budget and noisy total; MATH section 5.0."""
+        others = len(setting.domain) - 1
+        rho, factor = setting.budget.rho, setting.trust.variance_factor
+        pair_share = 1 - self.total - self.one_way - self.score
+
+        def attempt(name: str, planned: float, share: float, score: float) -> Mode:
+            ones = 1 - self.total - share - score
+            return Mode(
+                name,
+                planned,
+                (ones, score, share),
+                math.sqrt(factor * planned / (2 * share * rho)) if planned else 0.0,
+            )
+
+        labelled = setting.schema.label is not None
+        density = self.density if labelled else self.density_free
+        full = attempt("full", density * others, pair_share, self.score)
+        star = attempt("star", float(others), self.star, 0.0)
+        if others and full.groups(n) >= self.full_at:
+            return full
+        if others and labelled and star.groups(n) >= self.star_at:
+            return star
+        return attempt("independent", 0.0, 0.0, 0.0)
+
+    def one_way_parts(
+        self, setting: Setting, budget: Budget
+    ) -> tuple[tuple[Statistic, Budget], ...]:
+        """Haar levels of ordered attributes, flat counts of the others, each with its price."""
+        domain = setting.domain
+        shares = budget.split(*(math.sqrt(size) for size in domain.sizes))
+        parts: list[tuple[Statistic, Budget]] = []
+        for name, share in zip(domain.names, shares, strict=True):
+            levels = haar_levels(domain.size(name))
+            if setting.schema.column(name).ordered and domain.size(name) > 4:
+                prices = share.split(*(self.decay**level for level in range(levels)))
+                parts += [(Haar((name,), level), p) for level, p in enumerate(prices)]
+            else:
+                parts.append((Flat((name,)), share))
+        return tuple(parts)
+
+    def grid(
+        self, schema: Schema, values: Mapping[str, Floats], n: float, groups: float
+    ) -> dict[str, Integers]:
+        """A group for every value of every attribute; MATH section 5.3."""
+        threshold = n / groups
+        return {
+            column.name: group_ordered(values[column.name], threshold, last_apart=column.nullable)
+            if column.ordered
+            else group_categories(values[column.name], threshold)
+            for column in schema.columns
+        }
+
+    def choose(
+        self, domain: Domain, label: str | None, scores: Mapping[Clique, float], mode: Mode
+    ) -> list[Clique]:
+        """Pairs with the label, a spanning forest of the others, and the best of the rest."""
+        with_label = [pair for pair in domain.pairs() if label in pair]
+        forest = spanning_forest(scores)
+        best = sorted((p for p in scores if scores[p] > 0), key=lambda pair: -scores[pair])
+        extras = [pair for pair in best if pair not in set(forest)]
+        room = math.floor(mode.planned) - len(with_label) - len(forest)
+        return [*with_label, *forest, *extras[: max(0, room)]]
+
+    def _outcome(self, targets: Targets, scores: dict[Clique, float], mode: Mode) -> Outcome:
+        pairs = len(targets.pairs)
+        remark = f"mode {mode.name}: {pairs} pairs measured"
+        if mode.planned and not pairs:
+            remark += "; none stood out, so attributes are drawn independently"
+        elif not mode.planned:
+            remark += "; with this budget and number of rows only 1-ways are worth measuring"
+        return Outcome(Model(self.synthesizer, (targets,)), scores, (remark,))
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How much a study attempts.
+
+    Attributes:
+        planned: about how many pairs will be measured.
+        shares: of the budget, for 1-ways, scores and pairs.
+        sigma: noise on the sum over sites of one count of a pair.
+    """
+
+    name: str
+    planned: float
+    shares: tuple[float, float, float]
+    sigma: float
+
+    @property
+    def scored(self) -> bool:
+        """Whether pairs are chosen by a score."""
+        return self.shares[1] > 0
+
+    def groups(self, n: float) -> float:
+        """r: groups per attribute at which a pair's cells still stand out of the noise."""
+        return math.sqrt(n / (4 * self.sigma)) if self.sigma > 0 else 0.0
+
+    def resolution(self, n: float) -> float:
+        """The same, at least 2."""
+        return max(2.0, self.groups(n))
+
+    def split(self, budget: Budget) -> tuple[Budget, Budget, Budget]:
+        """Budgets for 1-ways, scores and pairs."""
+        ones, scores, pairs = budget.split(*self.shares)
+        return ones, scores, pairs
+
+    def all_pairs(self, budget: Budget) -> Budget:
+        """The budget for pairs when nothing needs to be scored."""
+        ones, scores, pairs = self.shares
+        return budget.split(ones, scores + pairs)[1]
+
+
+def _grouped_pairs(pairs: Sequence[Clique], grid: Mapping[str, Integers]) -> list[Grouped]:
+    """Pairs on a grid; an attribute with one group can depend on nothing."""
+    maps = {name: tuple(groups.tolist()) for name, groups in grid.items()}
+    return [
+        Grouped((first, second), (maps[first], maps[second]))
+        for first, second in pairs
+        if max(maps[first]) > 0 and max(maps[second]) > 0
+    ]
+
+
+def dependence(statistic: Grouped, noisy: Noisy, values: Mapping[str, Floats], n: float) -> float:
+    """How far a grouped pair is from independence, 0 if the noise explains it; MATH 5.4."""
+    rows, columns = (
+        grouped(values[name], np.array(groups))
+        for name, groups in zip(statistic.attributes, statistic.groups, strict=True)
+    )
+    apart = double_centred(noisy.values.reshape(statistic.shape) - np.outer(rows, columns) / n)
+    freedom = (rows.size - 1) * (columns.size - 1)
+    energy = float((apart**2).sum()) - freedom * noisy.variance
+    return math.sqrt(energy) / n if energy > noisy.variance * math.sqrt(2 * freedom) else 0.0

@@ -1,0 +1,134 @@
+"""Estimates from Haar 1-ways and grouped pairs with known noise; MATH sections 5.2 and 5.6."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from heterofedsyn._arrays import Floats, Integers
+from heterofedsyn.marginals.statistics import Flat, Grouped, Haar
+from heterofedsyn.privacy.noisy import Noisy
+from heterofedsyn.schema import Clique
+from heterofedsyn.synthesis.consistency import norm_sub
+from heterofedsyn.synthesis.estimates import Estimates
+from heterofedsyn.synthesis.grid import grouped
+from heterofedsyn.synthesis.haar import rebuild_haar
+from heterofedsyn.synthesis.targets import Targets
+
+SMALLEST_TOTAL = 20.0
+"""Below so many records nothing can be told; estimates are scaled to it."""
+
+FITTING_ROUNDS = 10
+"""Turns of fitting a pair's rows and columns to its 1-ways."""
+
+FLOOR = 1e-6
+"""What every cell of a pair keeps, so that fitting can always move it."""
+
+
+@dataclass(frozen=True)
+class Denoising:
+    """Bayesian 1-ways, pairs shrunk to what stands out of the noise, all fitted together.
+
+    The prior of a Haar difference is a mixture of smooth, anything goes, and all on one side.
+
+    Attributes:
+        spread: weight of a difference that could be anything, at the root.
+        calm: how this weight shrinks with each level, since finer differences are smoother.
+        edge: weight of all mass lying on one side.
+    """
+
+    name: ClassVar[str] = "denoising"
+
+    spread: float = 0.9
+    calm: float = 0.7
+    edge: float = 0.05
+
+    def estimate(self, targets: Targets) -> Estimates:
+        """1-ways over values, pairs over groups."""
+        total = max(SMALLEST_TOTAL, targets.total)
+        values, precision = self.one_ways(targets)
+        observed: dict[Clique, Noisy] = {}
+        groups: dict[str, Integers] = {n: np.arange(v.size) for n, v in values.items()}
+        for measurement in targets.measurements:
+            statistic = measurement.statistic
+            if isinstance(statistic, Grouped):
+                observed[statistic.attributes] = measurement.noisy.shaped(statistic.shape)
+                for name, own in zip(statistic.attributes, statistic.groups, strict=True):
+                    groups[name] = np.array(own)
+        singles = {}
+        for name in targets.domain.names:
+            sums, weights = [grouped(values[name], groups[name])], [precision[name]]
+            for pair, noisy in observed.items():
+                if name in pair:
+                    axis = 1 - pair.index(name)
+                    sums.append(noisy.values.sum(axis=axis))
+                    weights.append(1 / (noisy.variance * noisy.values.shape[axis]))
+            mean = np.average(np.stack(sums), axis=0, weights=weights)
+            singles[name] = norm_sub(mean + (total - mean.sum()) / mean.size, total)
+        pairs = {
+            pair: fitted_pair(noisy, singles[pair[0]], singles[pair[1]], total)
+            for pair, noisy in observed.items()
+        }
+        return Estimates(targets.domain, total, values, groups, singles, pairs, targets.label)
+
+    def one_ways(self, targets: Targets) -> tuple[dict[str, Floats], dict[str, float]]:
+        """Every attribute's counts over its values, and the inverse variance of a count."""
+        total = max(SMALLEST_TOTAL, targets.total)
+        levels: dict[str, dict[int, Noisy]] = {}
+        values: dict[str, Floats] = {}
+        precision: dict[str, float] = {}
+        for measurement in targets.measurements:
+            statistic, noisy = measurement.statistic, measurement.noisy
+            if isinstance(statistic, Haar):
+                levels.setdefault(statistic.attributes[0], {})[statistic.level] = noisy
+            elif isinstance(statistic, Flat) and len(statistic.attributes) == 1:
+                name = statistic.attributes[0]
+                shift = (total - noisy.values.sum()) / noisy.values.size
+                values[name] = norm_sub(noisy.values + shift, total)
+                precision[name] = 1 / noisy.variance
+        for name, found in levels.items():
+            ladder = [found[level] for level in sorted(found)]
+            prior = (self.spread, self.calm, self.edge)
+            values[name] = rebuild_haar(ladder, targets.domain.size(name), total, prior)
+            precision[name] = 1 / ladder[0].variance
+        return {name: values[name] for name in targets.domain.names}, precision
+
+
+def fitted_pair(noisy: Noisy, rows: Floats, columns: Floats, total: float) -> Floats:
+    """Independence plus what of the residual stands out of the noise, with these 1-ways."""
+    apart = noisy.values - np.outer(rows, columns) / total
+    kept = shrink(double_centred(apart), math.sqrt(noisy.variance))
+    table: Floats = np.maximum(np.outer(rows, columns) / total + kept, 0.0) + FLOOR
+    if not kept.any():
+        return np.outer(rows, columns) / total
+    for _ in range(FITTING_ROUNDS):
+        table = table * (rows / table.sum(axis=1))[:, None]
+        table = table * (columns / np.maximum(table.sum(axis=0), 1e-300))[None, :]
+    return table
+
+
+def double_centred(table: Floats) -> Floats:
+    """A table less its row means and column means."""
+    centred: Floats = (
+        table - table.mean(axis=1, keepdims=True) - table.mean(axis=0, keepdims=True) + table.mean()
+    )
+    return centred
+
+
+def shrink(table: Floats, sigma: float) -> Floats:
+    """Singular values shrunk to what is best under normal noise (Gavish and Donoho, Frobenius)."""
+    p, q = sorted(size - 1 for size in table.shape)
+    if p == 0:
+        return np.zeros_like(table)
+    left, singular, right = np.linalg.svd(table, full_matrices=False)
+    beta = p / q
+    scale = sigma * math.sqrt(q)
+    u = singular / scale
+    above = u > 1 + math.sqrt(beta)
+    inner = np.maximum((u**2 - beta - 1) ** 2 - 4 * beta, 0)
+    kept = np.where(above, scale * np.sqrt(inner) / np.maximum(u, 1e-300), 0.0)
+    result: Floats = (left * kept) @ right
+    return result

@@ -1,0 +1,65 @@
+"""What a synthesizer works with: non-negative tables of one total, on groups of values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from heterofedsyn._arrays import Codes, Floats, Integers, frozen
+from heterofedsyn.schema import Clique, Domain, EncodedTable
+from heterofedsyn.synthesis.allocation import allocate_within
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """The best guess of a population after noise was dealt with.
+
+    Attributes:
+        total: the number of records that all tables add up to.
+        values: every attribute's 1-way over its values.
+        groups: for every attribute the group number of each value.
+        singles: every attribute's 1-way over its groups.
+        pairs: the measured pairs over groups, fitted to the singles.
+        label: the attribute that a downstream model predicts.
+    """
+
+    domain: Domain
+    total: float
+    values: dict[str, Floats]
+    groups: dict[str, Integers]
+    singles: dict[str, Floats]
+    pairs: dict[Clique, Floats]
+    label: str | None = None
+
+    @cached_property
+    def grid(self) -> Domain:
+        """The attributes with groups for values."""
+        return Domain(self.domain.names, tuple(self.singles[n].size for n in self.domain.names))
+
+    @cached_property
+    def residuals(self) -> dict[Clique, float]:
+        """How far each pair is from independence; pairs whose dependence is left only."""
+        found = {}
+        for pair, table in self.pairs.items():
+            apart = table - np.outer(self.singles[pair[0]], self.singles[pair[1]]) / self.total
+            weight = float(np.linalg.norm(apart)) / self.total
+            if weight > 1e-6:
+                found[pair] = weight
+        return found
+
+    def table(self, first: str, second: str) -> Floats:
+        """A pair's table with the rows of the first attribute, whichever way it is stored."""
+        pair = self.domain.clique(first, second)
+        return self.pairs[pair] if pair[0] == first else self.pairs[pair].T
+
+    def refine(self, codes: Codes, rng: np.random.Generator) -> EncodedTable:
+        """Rows of groups become rows of values, in proportion to the 1-ways over values."""
+        columns = []
+        for place, name in enumerate(self.domain.names):
+            groups, values = self.groups[name], self.values[name]
+            weights = np.zeros((self.grid.sizes[place], values.size))
+            weights[groups, np.arange(values.size)] = values + 1e-9
+            columns.append(allocate_within(codes[place].astype(np.int64), weights, rng))
+        return EncodedTable.from_codes(self.domain, frozen(np.stack(columns)))

@@ -1,0 +1,58 @@
+"""Grouping values so that no group is smaller than the noise allows; MATH section 5.3."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from heterofedsyn._arrays import Floats, Integers
+
+
+def group_ordered(counts: Floats, threshold: float, *, last_apart: bool = False) -> Integers:
+    """A group number for every value of an ordered attribute; groups are stretches.
+
+    Args:
+        last_apart: the last value is no neighbour of the one before it (it stands for missing).
+
+    >>> group_ordered(np.array([5.0, 5, 1, 1, 1, 9]), 8.0).tolist()
+    [0, 0, 1, 1, 1, 2]
+    """
+    if counts.size <= 2:
+        return np.arange(counts.size)
+    groups = np.zeros(counts.size, dtype=np.int64)
+    current = float(counts[0])
+    for value in range(1, counts.size):
+        following = float(counts[value])
+        full = current >= threshold
+        stands_out = following >= threshold and current >= threshold / 4
+        apart = last_apart and value == counts.size - 1
+        start = full or stands_out or apart
+        groups[value] = groups[value - 1] + start
+        current = following if start else current + following
+    if current < threshold / 4 and groups[-1] > 0:
+        groups[groups == groups[-1]] -= 1
+    return groups
+
+
+def group_categories(counts: Floats, threshold: float) -> Integers:
+    """A group number for every category: frequent ones alone, the rest together.
+
+    >>> group_categories(np.array([50.0, 1, 40, 2]), 20.0).tolist()
+    [0, 2, 1, 2]
+    """
+    if counts.size <= 2:
+        return np.arange(counts.size)
+    kept = counts >= threshold / 4
+    groups = np.cumsum(kept) - 1
+    rest = float(counts[~kept].sum())
+    if not kept.all():
+        together = int(kept.sum())
+        if rest < threshold / 16 and kept.any():
+            smallest = np.flatnonzero(kept)[int(counts[kept].argmin())]
+            together = int(groups[smallest])
+        groups[~kept] = together
+    return groups
+
+
+def grouped(counts: Floats, groups: Integers) -> Floats:
+    """Counts of groups from counts of values."""
+    return np.bincount(groups, counts, int(groups.max()) + 1).astype(np.float64)

@@ -1,0 +1,135 @@
+"""Sampling along a tree of dependences, given the label; MATH section 5.6."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from heterofedsyn._arrays import Floats, Integers
+from heterofedsyn.errors import UsageError
+from heterofedsyn.schema import EncodedTable
+from heterofedsyn.synthesis.allocation import allocate, allocate_within
+from heterofedsyn.synthesis.estimates import Estimates
+from heterofedsyn.synthesis.forest import spanning_forest
+from heterofedsyn.synthesis.gum import run_pass
+from heterofedsyn.synthesis.targets import Targets
+
+JOINT_ROUNDS = 15
+"""Turns of fitting (label, parent, child) to its three pairs."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The label first, then every attribute given the label and one other attribute.
+
+    Attributes:
+        polish: GUM passes at the end over the pairs that the tree left out.
+    """
+
+    name: ClassVar[str] = "tree"
+
+    polish: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.polish <= 1_000:
+            raise UsageError(f"polish ({self.polish}) must be in 0..1000")
+
+    def synthesize(self, targets: Targets, rows: int, rng: np.random.Generator) -> EncodedTable:
+        """Rows drawn stratum by stratum, so that nothing varies more than it must."""
+        estimates = targets.estimates
+        columns = _sample(estimates, rows, rng)
+        codes = np.stack([columns[name] for name in estimates.domain.names])
+        drawn = EncodedTable.from_codes(estimates.grid, codes).codes.copy()
+        wanted = {
+            pair: estimates.pairs[pair] * (rows / estimates.total) for pair in estimates.residuals
+        }
+        if len(estimates.pairs) > 1 and wanted:
+            for turn in range(self.polish):
+                run_pass(estimates.grid, drawn, wanted, turn, rng)
+        return estimates.refine(drawn, rng)
+
+
+def _sample(estimates: Estimates, rows: int, rng: np.random.Generator) -> dict[str, Integers]:
+    """Group codes of every attribute."""
+    label, residuals = estimates.label, estimates.residuals
+    with_label = {
+        (pair[0] if pair[1] == label else pair[1]): weight
+        for pair, weight in residuals.items()
+        if label in pair
+    }
+    others = {pair: weight for pair, weight in residuals.items() if label not in pair}
+    beside: dict[str, list[str]] = {name: [] for name in estimates.domain.names}
+    for first, second in spanning_forest(others):
+        beside[first].append(second)
+        beside[second].append(first)
+    columns: dict[str, Integers] = {}
+    if label is not None:
+        columns[label] = allocate(estimates.singles[label], rows, rng)
+    roots = sorted(estimates.domain.names, key=lambda name: -with_label.get(name, 0.0))
+    for root in roots:
+        if root in columns:
+            continue
+        columns[root] = _root(estimates, root, root in with_label, columns, rows, rng)
+        waiting = [root]
+        while waiting:
+            parent = waiting.pop(0)
+            for child in beside[parent]:
+                if child not in columns:
+                    columns[child] = _child(
+                        estimates, parent, child, child in with_label, columns, rng
+                    )
+                    waiting.append(child)
+    return columns
+
+
+def _root(
+    estimates: Estimates,
+    name: str,
+    leans_on_label: bool,
+    columns: dict[str, Integers],
+    rows: int,
+    rng: np.random.Generator,
+) -> Integers:
+    """An attribute without a parent: given the label if they depend, else by itself."""
+    label = estimates.label
+    if label is None or not leans_on_label:
+        return allocate(estimates.singles[name], rows, rng)
+    return allocate_within(columns[label], estimates.table(label, name), rng)
+
+
+def _child(
+    estimates: Estimates,
+    parent: str,
+    name: str,
+    leans_on_label: bool,
+    columns: dict[str, Integers],
+    rng: np.random.Generator,
+) -> Integers:
+    """An attribute given its parent, and given the label if they depend."""
+    label = estimates.label
+    pair = estimates.table(parent, name)
+    if label is None or not leans_on_label:
+        return allocate_within(columns[parent], pair, rng)
+    labels, parents = estimates.singles[label].size, pair.shape[0]
+    strata = columns[label] * parents + columns[parent]
+    found = np.bincount(strata, minlength=labels * parents).reshape(labels, parents)
+    joint = _joint(found.astype(np.float64), estimates.table(label, name), pair)
+    return allocate_within(strata, joint.reshape(labels * parents, -1), rng)
+
+
+def _joint(found: Floats, label_child: Floats, parent_child: Floats) -> Floats:
+    """A table of (label, parent, child) with these three pairs, by iterative fitting."""
+    label_parent = found + 1e-6
+    label_parent *= parent_child.sum() / label_parent.sum()
+    joint = label_parent[:, :, None] * label_child[:, None, :]
+    for _ in range(JOINT_ROUNDS):
+        joint *= _ratio(parent_child, joint.sum(axis=0))[None, :, :]
+        joint *= _ratio(label_child, joint.sum(axis=1))[:, None, :]
+        joint *= _ratio(label_parent, joint.sum(axis=2))[:, :, None]
+    return joint
+
+
+def _ratio(wanted: Floats, found: Floats) -> Floats:
+    return np.divide(wanted, found, out=np.zeros_like(wanted), where=found > 0)

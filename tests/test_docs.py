@@ -1,0 +1,178 @@
+"""README and docs run as they stand: a command, snippet or output that stops being true fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+from heterofedsyn.hub import METHODS, make_method
+from heterofedsyn.hub.method import settings_of
+from heterofedsyn.schema import Schema
+from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+QUICK = {"CONTRIBUTING.md", "CHANGELOG.md", "schema.md", "two-hospitals.md"}
+METHODS_PAGE = ROOT / "docs" / "methods.md"
+
+# `make demo` is what it runs; other targets would run this very test, or fetch packages.
+PRELUDE = """\
+set -eu
+make() { if [ "$1" = demo ]; then heterofedsyn demo; fi; }
+"""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, the words after it, and its text."""
+
+    language: str
+    words: tuple[str, ...]
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text("utf-8")
+    assert text.count("\n```") % 2 == 0, f"{page.name} has a block that does not end"
+    found = []
+    for match in re.finditer(r"^```(\w+)([^\n]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        line = text.count("\n", 0, match.start()) + 1
+        found.append(Block(match[1], tuple(match[2].split()), match[3], line))
+    return found
+
+
+def run(command: list[str], folder: Path, text: str | None = None) -> str:
+    """What a command says on both channels; it must succeed."""
+    kept = {name: value for name, value in os.environ.items() if name != "HETEROFEDSYN_DATA"}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**kept, "PATH": path, "COLUMNS": "100", "PYTHONPATH": str(folder)},
+        input=text,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def plain(line: str, *, sample: bool) -> str:
+    """A line without its layout and, in a sample, without its figures."""
+    words = " ".join(line.split())
+    if not sample:
+        return words
+    return " ".join(re.sub(r"\d[\d.,]*(e-\d+)?", "#", words).replace("kB", "B").split())
+
+
+def check_output(block: Block, output: str) -> None:
+    sample = "sample" in block.words
+    said = {plain(line, sample=sample) for line in output.splitlines()}
+    for line in block.text.splitlines():
+        if line.strip() not in ("", "..."):
+            assert plain(line, sample=sample) in said, f"not said any more: {line}\n{output}"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[] if page.name in QUICK else pytest.mark.thorough, id=page.name)
+        for page in PAGES
+    ],
+)
+def test_a_page_runs_from_top_to_bottom_in_an_empty_folder(page: Path, tmp_path: Path) -> None:
+    output = ""
+    for block in blocks(page):
+        if block.language == "text":
+            check_output(block, output)
+        elif block.words:
+            (tmp_path / block.words[0]).write_text(block.text, "utf-8")
+        elif block.language == "python":
+            output = run([sys.executable, "-W", "error", "-"], tmp_path, block.text)
+        elif block.language == "sh":
+            output = run(["bash", "-c", PRELUDE + block.text], tmp_path)
+        else:
+            assert block.language == "toml", f"{page.name}:{block.line}: nothing runs this block"
+
+
+def test_every_make_target_named_is_there() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    there = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
+    named = {
+        target
+        for page in PAGES
+        for target in re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text("utf-8"), re.MULTILINE)
+    }
+    assert {"demo", "check"} <= named <= there
+    assert re.search(r"^demo:.*\n\t\$\(BIN\)/heterofedsyn demo$", makefile, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for link in re.findall(r"\]\(([^)]+)\)", prose):
+        if link.startswith("https://"):
+            continue
+        name, _, heading = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.is_file(), link
+        headings = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), re.MULTILINE)
+        anchors = {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for text in headings}
+        assert not heading or heading in anchors, link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_schema_shown_can_be_loaded(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "toml" and "[[columns]]" in block.text:
+            Schema.from_toml(block.text)
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_method_and_setting_is_described_with_its_default(name: str) -> None:
+    text = METHODS_PAGE.read_text("utf-8")
+    assert f"\n| `{name}` |" in text
+    unused = {"fedprivsyn-noprojection": {"k", "sketch"}}.get(name, set())
+    for setting, value in settings_of(make_method(name)).items():
+        rows = re.findall(rf"^\| `{setting}` \| ([^|]+) \|[^|]*\| ([^|]+) \|", text, re.MULTILINE)
+        own = [default for default, who in rows if f"`{name}`" in who or who.startswith("all")]
+        if setting not in unused:
+            shown = "1/3" if value == 1 / 3 else str(value)
+            assert [default.strip("`") for default in own] == [shown], (setting, rows)
+
+
+@pytest.mark.thorough
+def test_a_method_of_another_package_is_found_by_its_entry_point(tmp_path: Path) -> None:
+    (code,) = (block for block in blocks(METHODS_PAGE) if block.words == ("chain.py",))
+    (entry,) = (block for block in blocks(METHODS_PAGE) if "entry-points" in block.text)
+    (tmp_path / "chain.py").write_text(code.text, "utf-8")
+    installed = tmp_path / "chain-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: chain\nVersion: 1.0\n")
+    ((group, names),) = tomllib.loads(entry.text)["project"]["entry-points"].items()
+    lines = [f"[{group}]", *(f"{name} = {place}" for name, place in names.items())]
+    (installed / "entry_points.txt").write_text("\n".join(lines))
+    hospital_schema().save(tmp_path / "schema.toml")
+    pyarrow.parquet.write_table(hospitals(patients=1_000)["elmwood"], tmp_path / "elmwood.parquet")
+    command = ["heterofedsyn", "simulate", "--site", "elmwood.parquet", "--schema", "schema.toml"]
+    command += ["--epsilon", "1", "--delta", "1e-9", "--method", "chain", "--out", "release"]
+    assert "study over 1 site with chain" in run(command, tmp_path)
+
+
+def test_no_page_names_a_place_of_some_machine() -> None:
+    for page in PAGES:
+        assert not re.search(r"(?<![\w.])/(home|work|root|tmp|Users|opt|usr)\b", page.read_text())
