@@ -27,6 +27,8 @@ from invented import SCHEMA, Desk, names
 PLAIN = ("--method", "independent")
 """The quickest study."""
 
+ADA = ("--method", "adafedprivsyn")
+
 
 @pytest.fixture
 def desk(
@@ -92,19 +94,19 @@ ALWAYS = ["d.csv", "s.toml"]
         (["--split", "unifrom"], 2, ["'unifrom'", "did you mean 'uniform'"]),
         (["--trust", "lokal"], 2, ["'lokal'", "did you mean 'local'"]),
         (["--conversion", "tihgt"], 2, ["'tihgt'", "did you mean", "'tight'"]),
-        (["--set", "passses=3"], 2, ["'passses'", "did you mean 'passes'"]),
+        ([*ADA, "--set", "passses=3"], 2, ["'passses'", "did you mean 'passes'"]),
         (["--set", "q"], 2, ["--set 'q'", "NAME=VALUE"]),
         (["--set", "=1"], 2, ["--set '=1'", "NAME=VALUE"]),
         (["--set", "q="], 2, ["--set 'q='", "NAME=VALUE"]),
         (["--set", "q=0.1", "--set", "q=0.2"], 2, ["--set q", "twice"]),
-        (["--set", "q=0.7"], 2, ["q (0.7)", "at most 0.49"]),
-        (["--set", "q=nan"], 2, ["q (nan)"]),
-        (["--set", "k=abc"], 2, ["k=abc", "a whole number"]),
-        (["--set", "k=1.5"], 2, ["k=1.5", "a whole number"]),
-        (["--set", "k=1e999"], 2, ["k=1e999", "a whole number"]),
-        (["--set", "k=0"], 2, ["k (0)"]),
-        (["--set", "passes=-1"], 2, ["passes (-1)"]),
-        (["--set", "sketch=foo"], 2, ["sketch=foo", "signs, gaussian"]),
+        ([*ADA, "--set", "q=0.7"], 2, ["q (0.7)", "at most 0.49"]),
+        ([*ADA, "--set", "q=nan"], 2, ["q (nan)"]),
+        ([*ADA, "--set", "k=abc"], 2, ["k=abc", "a whole number"]),
+        ([*ADA, "--set", "k=1.5"], 2, ["k=1.5", "a whole number"]),
+        ([*ADA, "--set", "k=1e999"], 2, ["k=1e999", "a whole number"]),
+        ([*ADA, "--set", "k=0"], 2, ["k (0)"]),
+        ([*ADA, "--set", "passes=-1"], 2, ["passes (-1)"]),
+        ([*ADA, "--set", "sketch=foo"], 2, ["sketch=foo", "signs, gaussian"]),
         (["--set", "synthesizer=foo"], 2, ["'foo'", "gum"]),
         (["--sites", "0"], 2, ["sites (0)", "1.."]),
         (["--sites", "-3"], 2, ["sites (-3)"]),

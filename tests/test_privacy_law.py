@@ -74,7 +74,8 @@ def statistics(draw: st.DrawFn, domain: Domain) -> Statistic:
     names = domain.clique(*draw(st.lists(st.sampled_from(domain.names), min_size=1, max_size=2)))
     if len(names) == 1:
         levels = [Haar((names[0],), level) for level in range(haar_levels(domain.size(names[0])))]
-        return draw(st.sampled_from([Total(), Flat(names), *levels]))
+        single: list[Statistic] = [Total(), Flat(names), *levels]
+        return draw(st.sampled_from(single))
     sketch = st.builds(
         Sketched,
         st.just(names),

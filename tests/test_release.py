@@ -341,7 +341,7 @@ HUGE = np.array([1e300] * 5).tobytes()
         put("populations", 0, 0, "statistic", {"type": "flat", "attributes": ["no such"]}),
         put("populations", 0, 0, "statistic", {"type": "flat", "attributes": []}),
         put("populations", 0, 0, "statistic", {"type": "flat", "attributes": ["sick", "age"]}),
-        lambda stored: stored["populations"][0].pop(0),
+        lambda stored: stored["populations"][0].pop(1),
     ],
     ids=range(20),
 )

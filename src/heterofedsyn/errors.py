@@ -44,6 +44,13 @@ class BudgetExceeded(PrivacyRefusal):
     """A charge does not fit into what is left."""
 
 
+class SimulatedNoiseWarning(UserWarning):
+    """Noise from a seed protects nobody from those who have the seed."""
+
+    def __str__(self) -> str:
+        return "simulated noise, for research: anyone with the seed can undo the noise"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint naming the closest known word, or all of them when none is close.
 

@@ -6,6 +6,9 @@ import os
 import signal
 import sys
 import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +16,7 @@ import typer
 
 from heterofedsyn import __version__
 from heterofedsyn.cli import bench, demo, sample, schema, simulate
-from heterofedsyn.errors import HeterofedsynError
+from heterofedsyn.errors import HeterofedsynError, SimulatedNoiseWarning
 
 _STOPPED = "stopped before the end; nothing half-written is left"
 
@@ -59,7 +62,7 @@ def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     command = typer.main.get_command(app)
     try:
-        with command.make_context("heterofedsyn", list(arguments)) as context:
+        with _plain_warnings(), command.make_context("heterofedsyn", list(arguments)) as context:
             command.invoke(context)
         sys.stdout.flush()
         return 0
@@ -85,6 +88,20 @@ def run(arguments: list[str]) -> int:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
         return _fail(f"unexpected {type(error).__name__} at {place}; please report this", 1)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Our own warnings as one line each; those of libraries are not for users."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        print(f"warning: {message}", file=sys.stderr, flush=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("default", SimulatedNoiseWarning)
+        warnings.showwarning = show
+        yield
 
 
 def _terminate(number: int, frame: object) -> None:

@@ -21,8 +21,8 @@ def speed(
 ) -> None:
     """Time the kernels beside their peers, all in one run.
 
-    On the adult table if HETEROFEDSYN_DATA names a folder that has it, else on a random table of
-    its shape.
+    On the adult table if it is in the folder HETEROFEDSYN_DATA, or in ../shared/data; else on a
+    random table of its shape.
     """
     from heterofedsyn.bench.speed import measure
     from heterofedsyn.cli._show import note, show_table

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from heterofedsyn.evaluation import TotalVariation
-    from heterofedsyn.hub import Release
-    from heterofedsyn.schema import EncodedTable
 
 BASELINE = "independent"
 OUT = Path("heterofedsyn-demo")
@@ -37,12 +32,11 @@ def demo(
     """
     from heterofedsyn.cli._show import guarantee, note, show_round, show_table, size
     from heterofedsyn.errors import UsageError
+    from heterofedsyn.evaluation import total_variation
     from heterofedsyn.hub.release import check_target
-    from heterofedsyn.schema import EncodedTable
     from heterofedsyn.simulate import FederatedSynthesizer
     from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
     from heterofedsyn.simulate.run import RoundReport
-    from heterofedsyn.simulate.synthesizer import SIMULATED_NOISE_WARNING
 
     if not 1_000 <= patients <= 10_000_000:
         raise UsageError(f"--patients ({patients}) must be in 1000..10000000")
@@ -56,12 +50,8 @@ def demo(
         )
 
     main, plain = study(method), study(BASELINE)
-    if seed is not None:
-        note(f"warning: simulated noise, {SIMULATED_NOISE_WARNING}")
     note(f"inventing {patients:,} patients of five hospitals, each with its own kind of patients")
-    tables = {
-        name: main.encode([table]).table for name, table in hospitals(patients=patients).items()
-    }
+    tables = hospitals(patients=patients)
     note(f"the hub asks, the hospitals answer with noisy counts ({method}):")
     sent = dict.fromkeys(tables, 0)
 
@@ -70,11 +60,14 @@ def demo(
         for name, many in report.sent.items():
             sent[name] = sent.get(name, 0) + many
 
-    release = main.fit_encoded(tables, watch=watch).release
+    release = main.fit(tables, watch=watch).release
     note(f"building the table, and one without any dependence ({BASELINE}) to compare with")
     release.save(out, overwrite=replaced)
-    truth = EncodedTable.concatenate(list(tables.values()))
-    ours, baseline = _error(truth, release), _error(truth, plain.fit_encoded(tables).release)
+    truth = plain.encode(list(tables.values())).table
+    ours, baseline = (
+        total_variation(truth, plain.encode([made.sample(seed=made.run.seed)]).table)
+        for made in (release, plain.fit(tables).release)
+    )
 
     show_table(
         "What left each hospital",
@@ -113,11 +106,3 @@ def demo(
     ):
         print(f"  {out / name}  {what}")
     print(f"more rows: heterofedsyn sample {out} --rows 1000 --out more.csv")
-
-
-def _error(truth: EncodedTable, release: Release) -> TotalVariation:
-    from heterofedsyn.evaluation import total_variation
-    from heterofedsyn.schema import encode
-
-    synthetic = release.sample(seed=release.run.seed)
-    return total_variation(truth, encode(release.schema, synthetic.to_batches()).table)

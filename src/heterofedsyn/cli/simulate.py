@@ -108,7 +108,7 @@ def simulate(
     from heterofedsyn.cli._show import count, guarantee, note, show_round
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.release import MOST_ROWS, check_rows, check_target
-    from heterofedsyn.simulate.synthesizer import SIMULATED_NOISE_WARNING, FederatedSynthesizer
+    from heterofedsyn.simulate.synthesizer import FederatedSynthesizer
 
     if max_rows_per_unit is not None and unit is None:
         raise UsageError("--max-rows-per-unit needs --unit, the column that identifies a person")
@@ -131,8 +131,6 @@ def simulate(
         raise UsageError("give either --data (to be split) or --site (once per site)")
     if site and not (sites is None and split is None):
         raise UsageError("--sites and --split cut up --data; leave them out with --site")
-    if seed is not None:
-        note(f"warning: simulated noise, {SIMULATED_NOISE_WARNING}")
     if site:
         tables = {
             name: _encode(synthesizer, name, [file]).table for name, file in _files(site).items()

@@ -108,7 +108,9 @@ def build(kind: type[Any], settings: Mapping[str, Value]) -> Any:
         if name not in own | inner:
             hint = did_you_mean(name, [*sorted(own | inner), "synthesizer"])
             raise UsageError(f"method {kind.name!r} has no setting {name!r}; {hint}")
-    synthesizer = make_synthesizer(chosen, {n: v for n, v in rest.items() if n in inner})
+    usual = dataclasses.asdict(kind.synthesizer) if chosen == kind.synthesizer.name else {}
+    given = {name: value for name, value in rest.items() if name in inner}
+    synthesizer = make_synthesizer(chosen, {**usual, **given})
     return kind(
         **_typed(kind, {n: v for n, v in rest.items() if n in own}), synthesizer=synthesizer
     )

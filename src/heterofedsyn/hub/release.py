@@ -288,6 +288,7 @@ def _targets(schema: Schema, rebuild: Rebuild, stored: tuple[_StoredMeasurement,
         if not (np.all(np.abs(values) < _LARGEST) and 0 < found.variance < math.inf):
             raise ReleaseError("the model holds impossible numbers; fetch the release again")
         measurements.append(Measurement(found.statistic, Noisy(values, found.variance)))
-    if not {m.statistic.attributes for m in measurements}.issuperset(domain.singles()):
+    targets = Targets(domain, tuple(measurements), rebuild, schema.label)
+    if not targets.complete:
         raise ReleaseError("the model does not fit its schema; fetch the release again")
-    return Targets(domain, tuple(measurements), rebuild, schema.label)
+    return targets

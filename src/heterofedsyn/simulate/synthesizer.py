@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heterofedsyn.errors import UsageError
+from heterofedsyn.errors import SimulatedNoiseWarning, UsageError
 from heterofedsyn.hub import DEFAULT_METHOD, Release, make_method
 from heterofedsyn.hub.method import Value, settings_of
 from heterofedsyn.privacy.budget import Conversion
@@ -22,8 +22,6 @@ from heterofedsyn.sources import open_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-SIMULATED_NOISE_WARNING = "for research: anyone with the seed can undo the noise"
 
 
 class FederatedSynthesizer:
@@ -55,6 +53,8 @@ class FederatedSynthesizer:
         self.schema = self._method.encoding(Schema.of(schema))
         self._seed = secrets.randbits(62) if noise_seed is None else noise_seed
         self._noise_seed = noise_seed
+        if noise_seed is not None:
+            warnings.warn(SimulatedNoiseWarning(), stacklevel=2)
         self._unit = unit
         self._terms: dict[str, Any] = {
             "schema": self.schema.fingerprint,
@@ -71,7 +71,12 @@ class FederatedSynthesizer:
         self._plan(["site-1"])
         self._release: Release | None = None
 
-    def fit(self, sites: Sequence[Any] | Mapping[str, Any]) -> FederatedSynthesizer:
+    def fit(
+        self,
+        sites: Sequence[Any] | Mapping[str, Any],
+        *,
+        watch: Watcher = lambda report: None,
+    ) -> FederatedSynthesizer:
         """Run the study over the tables of the sites: pandas, polars, pyarrow, or file paths.
 
         Rows that do not fit the schema are left out, with a warning that counts them by column.
@@ -83,7 +88,7 @@ class FederatedSynthesizer:
             if remark := encoded.describe():
                 warnings.warn(f"{name}: {remark}", stacklevel=2)
             tables[name] = encoded.table
-        return self.fit_encoded(tables)
+        return self.fit_encoded(tables, watch=watch)
 
     def encode(self, tables: Sequence[Any]) -> Encoded:
         """Tables or files of one holder, put together and encoded by the schema."""

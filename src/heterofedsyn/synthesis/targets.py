@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
-from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, Total
+from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, Total, haar_levels
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique, Domain, EncodedTable
 from heterofedsyn.synthesis.estimates import Estimates
@@ -74,6 +74,19 @@ class Targets:
                 sums.append(noisy.values.sum())
                 weights.append(1 / (noisy.variance * noisy.values.size))
         return max(1.0, float(np.average(sums, weights=weights)))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every attribute has a 1-way, and something tells the number of records."""
+        found = {measurement.statistic for measurement in self.measurements}
+        flat = [name for name in self.domain.names if Flat((name,)) in found]
+        waves = [
+            name
+            for name, size in zip(self.domain.names, self.domain.sizes, strict=True)
+            if size > 1 and all(Haar((name,), level) in found for level in range(haar_levels(size)))
+        ]
+        told = bool(flat) or Total() in found
+        return told and {*flat, *waves} == {*self.domain.names}
 
     @cached_property
     def estimates(self) -> Estimates:

@@ -91,7 +91,10 @@ class FedPrivSynNoProjection(FedPrivSyn):
 
 
 ONE_ATTRIBUTE = "there is only one attribute, so all of the budget went to it"
-NO_PAIR = "no pair was worth its noise: attributes are drawn independently, from their 1-ways"
+NO_PAIR = (
+    "no pair was worth its noise: attributes are drawn independently, from their 1-ways, and the "
+    "budget for pairs stays unspent"
+)
 
 
 def dependence(targets: Targets, seen: dict[Clique, Glimpse]) -> dict[Clique, float]:
