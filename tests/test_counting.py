@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heterofedsyn._arrays import stream
 from heterofedsyn.marginals import Counts, count_pairs
 from heterofedsyn.marginals.counting import whole
 from heterofedsyn.schema import Domain, EncodedTable
@@ -56,3 +57,12 @@ def test_the_sum_over_sites_is_the_same_whatever_the_split(
     parts = [count_pairs(table.take(np.flatnonzero(site == i))) for i in range(sites)]
     for i, found in enumerate(whole):
         assert np.array_equal(found.counts, sum(part[i].counts for part in parts))
+
+
+def test_streams_of_one_seed_for_different_purposes_are_independent() -> None:
+    draws = [stream(0, purpose).random(1_000) for purpose in ("cut", "sample", "split")]
+    draws.append(np.random.default_rng(0).random(1_000))
+    for i, one in enumerate(draws):
+        for other in draws[:i]:
+            assert abs(np.corrcoef(one, other)[0, 1]) < 4 / np.sqrt(1_000)
+    assert np.array_equal(draws[0], stream(0, "cut").random(1_000))

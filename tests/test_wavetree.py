@@ -20,6 +20,7 @@ from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import (
     BooleanColumn,
     CategoricalColumn,
+    Clique,
     Column,
     DatetimeColumn,
     Domain,
@@ -186,7 +187,9 @@ def test_allocation_within_strata_is_within_the_rounding_of_each(
 def test_a_spanning_forest_has_no_circle_and_the_greatest_weight() -> None:
     rng = np.random.default_rng(3)
     names = [f"a{i}" for i in range(7)]
-    weights = {(names[i], names[j]): float(rng.random()) for i in range(7) for j in range(i + 1, 7)}
+    weights: dict[Clique, float] = {
+        (names[i], names[j]): float(rng.random()) for i in range(7) for j in range(i + 1, 7)
+    }
     forest = spanning_forest(weights)
     assert len(forest) == 6
     assert forest[0] == max(weights, key=lambda pair: weights[pair])

@@ -1,7 +1,8 @@
-"""Small array habits shared by every layer: read-only values and fixed-width buffers."""
+"""Small array habits shared by every layer: read-only values and seeded streams."""
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,3 +18,12 @@ def frozen(array: Array) -> Array:
     """The same array, made read-only."""
     array.setflags(write=False)
     return array
+
+
+def stream(seed: int, purpose: str) -> np.random.Generator:
+    """Reproducible randomness for one purpose; other purposes of the same seed are independent.
+
+    Seeds as lists would not do: numpy gives 0 and [0, 0] the same stream.
+    """
+    key = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:16], "big")
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(key,)))

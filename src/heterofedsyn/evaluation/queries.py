@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from heterofedsyn._arrays import Floats, Integers, frozen
+from heterofedsyn._arrays import Floats, Integers, frozen, stream
 from heterofedsyn.errors import UsageError
 from heterofedsyn.evaluation.tvd import is_numeric, rows_of
 from heterofedsyn.schema import Column, DatetimeColumn, IntegerColumn, NumberColumn, Schema
@@ -100,13 +100,12 @@ def range_query_error(
 
 def seeded_queries(schema: Schema, ways: int, queries: int = 1000, seed: int = 0) -> RangeQueries:
     """The queries of a seed: the same for every table and on every machine."""
-    return RangeQueries.draw(schema, ways, queries, np.random.default_rng([seed, ways]))
+    return RangeQueries.draw(schema, ways, queries, stream(seed, f"{ways}-way queries"))
 
 
 def cut_to(values: Floats, rows: int, seed: int = 0) -> Floats:
     """The first rows of a seeded shuffle, or all when there are fewer."""
-    # No query is drawn from this stream, because every query has at least one condition.
-    order = np.random.default_rng([seed, 0]).permutation(values.shape[1])
+    order = stream(seed, "cut").permutation(values.shape[1])
     return values[:, order[:rows]]
 
 

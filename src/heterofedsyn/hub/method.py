@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from heterofedsyn._arrays import stream
 from heterofedsyn._registry import find
 from heterofedsyn.errors import UsageError, did_you_mean
 from heterofedsyn.hub.rounds import Ask, Round
@@ -37,9 +38,9 @@ class Setting:
         """The attributes and their sizes."""
         return self.schema.domain
 
-    def rng(self, *purpose: int) -> np.random.Generator:
+    def rng(self, purpose: str) -> np.random.Generator:
         """Public randomness for one purpose."""
-        return np.random.default_rng([self.seed, *purpose])
+        return stream(self.seed, purpose)
 
 
 @dataclass(frozen=True, eq=False)

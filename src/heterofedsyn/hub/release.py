@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import numpy as np
 
+from heterofedsyn._arrays import stream
 from heterofedsyn._files import check_place, written_whole
 from heterofedsyn._version import __version__
 from heterofedsyn.errors import HeterofedsynError, ReleaseError, UsageError
@@ -117,7 +118,7 @@ class Release:
         wanted = min(self.run.noisy_total, MOST_ROWS) if rows is None else check_rows(rows)
         if seed is not None and seed < 0:
             raise UsageError(f"seed ({seed}) must be at least 0")
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng() if seed is None else stream(seed, "sample")
         return decode(self.schema, self._synthesize(wanted, rng), rng)
 
     def save(self, folder: str | Path, *, rows: int | None = None, overwrite: bool = False) -> Path:

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from heterofedsyn._arrays import stream
 from heterofedsyn.errors import SimulatedNoiseWarning, UsageError
 from heterofedsyn.hub import DEFAULT_METHOD, Release, make_method
 from heterofedsyn.hub.method import Value, settings_of
@@ -102,8 +101,7 @@ class FederatedSynthesizer:
 
     def split(self, encoded: Encoded, sites: int, kind: str) -> list[EncodedTable]:
         """One encoded table cut into sites, as a federation might hold it."""
-        rng = np.random.default_rng([self._seed, 0])
-        return split(encoded, sites, kind, self.schema.label, rng)
+        return split(encoded, sites, kind, self.schema.label, stream(self._seed, "split"))
 
     def fit_encoded(
         self, tables: Mapping[str, EncodedTable], *, watch: Watcher = lambda report: None

@@ -89,7 +89,9 @@ class AdaFedPrivSyn(FedPrivSyn):
         touched = {name for pair in targets.pairs for name in pair}
         near = [pair for pair in missing if touched.intersection(pair)]
         rows = min(MOST_TRIAL_ROWS, max(1, round(targets.total)))
-        trial = self.synthesizer.synthesize(targets, rows, setting.rng(2, len(targets.pairs)))
+        trial = self.synthesizer.synthesize(
+            targets, rows, setting.rng(f"trial {len(targets.pairs)}")
+        )
         explained = {
             found.clique: root(seen[found.clique].distance2(found.counts / rows))
             for found in count_pairs(trial, near)

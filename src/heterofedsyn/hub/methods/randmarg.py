@@ -22,6 +22,6 @@ class RandMarg(AllMarg):
         pairs = setting.domain.pairs()
         if not pairs:
             return pairs
-        rng = setting.rng(1)
+        rng = setting.rng("pairs")
         many = int(rng.integers(1, len(pairs), endpoint=True))
         return [pairs[i] for i in sorted(rng.permutation(len(pairs))[:many])]
