@@ -25,11 +25,17 @@ class NoNoise:
 
 def categories(*sizes: int, label: int | None = None) -> Schema:
     """A schema of categorical attributes a0, a1, ... of these sizes."""
+    names = tuple(f"a{i}" for i in range(len(sizes)))
+    return as_schema(Domain(names, sizes), None if label is None else names[label])
+
+
+def as_schema(domain: Domain, label: str | None = None) -> Schema:
+    """A schema of categorical attributes with this domain."""
     columns = tuple(
-        CategoricalColumn(f"a{i}", values=tuple(f"v{j}" for j in range(size)))
-        for i, size in enumerate(sizes)
+        CategoricalColumn(name, values=tuple(f"v{j}" for j in range(size)))
+        for name, size in zip(domain.names, domain.sizes, strict=True)
     )
-    return Schema(columns, label=None if label is None else f"a{label}")
+    return Schema(columns, label=label)
 
 
 def dependent_table(domain: Domain, rows: int, seed: int = 0) -> EncodedTable:

@@ -635,6 +635,7 @@ COMMANDS = [
     (),
     ("demo",),
     ("simulate",),
+    ("plan",),
     ("sample",),
     ("schema",),
     ("schema", "draft"),

@@ -102,7 +102,11 @@ def test_a_page_runs_from_top_to_bottom_in_an_empty_folder(page: Path, tmp_path:
         elif block.words:
             (tmp_path / block.words[0]).write_text(block.text, "utf-8")
         elif block.language == "python":
-            output = run([sys.executable, "-W", "error", "-"], tmp_path, block.text)
+            output = run(
+                [sys.executable, "-W", "error", "-W", "ignore:simulated noise", "-"],
+                tmp_path,
+                block.text,
+            )
         elif block.language == "sh":
             output = run(["bash", "-c", PRELUDE + block.text], tmp_path)
         else:

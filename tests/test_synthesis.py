@@ -15,7 +15,7 @@ from heterofedsyn.synthesis import SYNTHESIZERS, Consistency, Gum, Measurement, 
 from heterofedsyn.synthesis.allocation import allocate
 from heterofedsyn.synthesis.consistency import norm_sub
 from heterofedsyn.synthesis.gum import run_pass
-from support import dependent_table
+from support import as_schema, dependent_table
 
 DOMAIN = Domain(("a", "b", "c", "d"), (4, 6, 3, 5))
 
@@ -31,7 +31,7 @@ def targets_of(table: EncodedTable, sigma: float, seed: int, pairs: int = 3) -> 
         np.add.at(exact, tuple(table.codes[table.domain.index(name)] for name in clique), 1)
         values = np.rint(exact + rng.normal(0, sigma, shape)) if sigma else exact
         measurements.append(Measurement(Flat(clique), Noisy(values.ravel(), max(sigma, 1e-9) ** 2)))
-    return Targets(table.domain, tuple(measurements), Consistency())
+    return Targets(as_schema(table.domain), tuple(measurements), Consistency())
 
 
 @given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=50), st.floats(1e-3, 1e6))
@@ -73,7 +73,7 @@ def test_agreement_uses_what_is_known_better() -> None:
     good, bad = Noisy(np.array([60.0, 40.0]), 1.0), Noisy(np.array([10.0, 20.0, 30.0, 40.0]), 1e6)
     other = Noisy(np.array([50.0, 50.0]), 1.0)
     targets = Targets(
-        domain,
+        as_schema(domain),
         (
             Measurement(Flat(("a",)), good),
             Measurement(Flat(("b",)), other),

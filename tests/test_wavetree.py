@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heterofedsyn._arrays import Floats
+from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn.evaluation import total_variation
 from heterofedsyn.hub import Release
 from heterofedsyn.marginals import Counts, Flat, Haar
@@ -33,10 +33,12 @@ from heterofedsyn.schema import (
 )
 from heterofedsyn.simulate import FederatedSynthesizer
 from heterofedsyn.synthesis.allocation import allocate_within
+from heterofedsyn.synthesis.copula import normal_base
 from heterofedsyn.synthesis.denoise import double_centred, fitted_pair, shrink
 from heterofedsyn.synthesis.forest import spanning_forest
 from heterofedsyn.synthesis.grid import group_categories, group_ordered, grouped
 from heterofedsyn.synthesis.haar import rebuild_haar
+from heterofedsyn.synthesis.refine import refine
 from support import categories, deal, dependent_table
 
 PRIOR = (0.9, 0.7, 0.05)
@@ -154,6 +156,13 @@ def test_a_pair_is_kept_at_zero_noise_and_dropped_under_noise_alone(
     apart = np.outer(table.sum(axis=1), table.sum(axis=0)) / total
     buried = fitted_pair(Noisy(apart, 1e12), table.sum(axis=1), table.sum(axis=0), total)
     assert np.allclose(buried, apart)
+
+
+def test_an_empty_group_stays_empty_and_harms_no_other() -> None:
+    table = np.array([[50.0, 5.0], [5.0, 50.0], [0.0, 0.0]])
+    fitted_table = fitted_pair(Noisy(table, 1.0), table.sum(axis=1), table.sum(axis=0), 110.0)
+    assert np.isfinite(fitted_table).all()
+    assert np.allclose(fitted_table, table, atol=1.5)
 
 
 def test_shrinking_keeps_nothing_of_pure_noise_and_lowers_the_error_of_a_signal() -> None:
@@ -337,3 +346,77 @@ def test_one_ways_are_flat_or_haar_by_kind_and_size() -> None:
     assert Flat(("ward",)) in statistics
     assert [s.level for s in statistics if isinstance(s, Haar)] == [0, 1, 2]
     assert Flat(("few",)) in statistics
+
+
+# BETWEEN GROUPS AND VALUES
+
+
+def correlation(columns: list[Integers]) -> float:
+    return float(np.asarray(np.corrcoef(np.stack(columns)))[0, 1])
+
+
+def test_attributes_that_rise_together_do_so_within_groups_too() -> None:
+    rng = np.random.default_rng(0)
+    first = rng.standard_normal(8_000)
+    second = 0.97 * first + math.sqrt(1 - 0.97**2) * rng.standard_normal(8_000)
+    # 40 values each, in 4 groups of 10; only the groups are given.
+    fine = [np.clip((x + 2.5) * 8, 0, 39).astype(np.int64) for x in (first, second)]
+    groups = np.repeat(np.arange(4), 10)
+    values = [np.bincount(codes, minlength=40).astype(np.float64) for codes in fine]
+    coarse = np.stack([groups[codes] for codes in fine]).astype(np.uint8)
+    made = refine(coarse, [groups, groups], values, {0: False, 1: False}, rng)
+    apart = refine(coarse, [groups, groups], values, {}, rng)
+    for column, found, counts in zip(coarse, made, values, strict=True):
+        assert np.array_equal(groups[found], column)
+        assert np.array_equal(np.bincount(found, minlength=40), counts)
+    truth = correlation(fine)
+    assert abs(correlation(made) - truth) < 0.02
+    assert correlation(apart) < truth - 0.05
+
+
+def test_independent_attributes_stay_independent_within_groups() -> None:
+    rng = np.random.default_rng(1)
+    fine = [rng.integers(0, 40, 8_000) for _ in range(2)]
+    groups = np.repeat(np.arange(4), 10)
+    values = [np.bincount(codes, minlength=40).astype(np.float64) for codes in fine]
+    coarse = np.stack([groups[codes] for codes in fine]).astype(np.uint8)
+    made = refine(coarse, [groups, groups], values, {0: False, 1: False}, rng)
+    assert abs(correlation(made)) < 4 / math.sqrt(8_000)
+
+
+def test_missing_values_say_nothing_about_the_others() -> None:
+    rng = np.random.default_rng(2)
+    codes = np.stack([rng.integers(0, 3, 3_000), rng.integers(0, 4, 3_000)]).astype(np.uint8)
+    groups = [np.repeat(np.arange(3), 5), np.concatenate([np.repeat(np.arange(3), 5), [3]])]
+    values = [np.ones(15), np.ones(16)]
+    made = refine(codes, groups, values, {0: False, 1: True}, rng)
+    assert set(made[1][codes[1] == 3].tolist()) == {15}
+    for own, column, found in zip(groups, codes, made, strict=True):
+        assert np.array_equal(own[found], column)
+
+
+@pytest.mark.parametrize("truth", [-0.95, -0.4, 0.4, 0.8, 0.97])
+def test_a_normal_pair_is_found_from_a_noisy_one(truth: float) -> None:
+    rng = np.random.default_rng(3)
+    first = rng.standard_normal(200_000)
+    noise = rng.standard_normal(200_000)
+    second = truth * first + math.sqrt(1 - truth**2) * noise
+    codes = [np.digitize(x, [-1, -0.3, 0.4, 1.1]) for x in (first, second)]
+    table = np.zeros((5, 5))
+    np.add.at(table, tuple(codes), 1)
+    noisy = Noisy(table + rng.normal(0, 300, table.shape), 300.0**2)
+    base = normal_base(noisy, table.sum(axis=1), table.sum(axis=0), float(table.sum()))
+    assert base is not None
+    assert np.abs(base - table).sum() / table.sum() < 0.03
+    assert base.sum(axis=1) == pytest.approx(table.sum(axis=1))
+    assert base.sum(axis=0) == pytest.approx(table.sum(axis=0), rel=0.03)
+
+
+def test_no_normal_pair_is_seen_in_noise() -> None:
+    rng = np.random.default_rng(4)
+    even = np.full(6, 1_000.0)
+    found = [
+        normal_base(Noisy(1_000 / 6 + rng.normal(0, 50, (6, 6)), 2_500.0), even, even, 6_000.0)
+        for _ in range(200)
+    ]
+    assert sum(base is not None for base in found) < 0.046 * 200 + 4 * math.sqrt(200 * 0.044)

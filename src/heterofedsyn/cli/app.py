@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from heterofedsyn import __version__
-from heterofedsyn.cli import bench, demo, sample, schema, simulate
+from heterofedsyn.cli import bench, demo, plan, sample, schema, simulate
 from heterofedsyn.errors import HeterofedsynError, SimulatedNoiseWarning
 
 _STOPPED = "stopped before the end; nothing half-written is left"
@@ -31,6 +31,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
+app.command("plan")(plan.plan)
 app.command("sample")(sample.sample)
 app.add_typer(schema.app, name="schema")
 app.add_typer(bench.app, name="bench")

@@ -32,6 +32,12 @@ class Setting:
     trust: Trust
     sites: tuple[str, ...]
     seed: int
+    rows_per_unit: int = 1
+
+    @property
+    def variance_factor(self) -> float:
+        """V: the noise variance of a summed count in units of 1 / (2 rho)."""
+        return self.trust.variance_factor * self.rows_per_unit**2
 
     @property
     def domain(self) -> Domain:

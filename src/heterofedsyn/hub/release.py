@@ -289,7 +289,7 @@ def _targets(schema: Schema, rebuild: Rebuild, stored: tuple[_StoredMeasurement,
         if not (np.all(np.abs(values) < _LARGEST) and 0 < found.variance < math.inf):
             raise ReleaseError("the model holds impossible numbers; fetch the release again")
         measurements.append(Measurement(found.statistic, Noisy(values, found.variance)))
-    targets = Targets(domain, tuple(measurements), rebuild, schema.label)
+    targets = Targets(schema, tuple(measurements), rebuild)
     if not targets.complete:
         raise ReleaseError("the model does not fit its schema; fetch the release again")
     return targets

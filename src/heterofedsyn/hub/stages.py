@@ -23,7 +23,7 @@ def one_ways(setting: Setting, budget: Budget) -> Generator[Ask, Round, Targets]
     """All 1-ways, flat, in equal shares."""
     statistics = [Flat(single) for single in setting.domain.singles()]
     round_ = yield Ask.evenly("one-way", statistics, budget)
-    return Targets(setting.domain, round_.measurements(), Consistency(), setting.schema.label)
+    return Targets(setting.schema, round_.measurements(), Consistency())
 
 
 def measured(

@@ -25,7 +25,7 @@ def federate(
         raise UsageError("the plan was made for another schema; make a new plan")
     budget, study = plan.budget, plan.fingerprint
     accounts = Accounts(plan)
-    setting = Setting(schema, budget, plan.trust_model, plan.sites, plan.seed)
+    setting = Setting(schema, budget, plan.trust_model, plan.sites, plan.seed, plan.rows_per_unit)
     conversation = method.conduct(setting)
     simulated = False
     try:

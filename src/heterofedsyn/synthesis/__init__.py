@@ -3,6 +3,7 @@
 from heterofedsyn.synthesis.consistency import Consistency
 from heterofedsyn.synthesis.denoise import Denoising
 from heterofedsyn.synthesis.gum import Gum
+from heterofedsyn.synthesis.pgm import Pgm
 from heterofedsyn.synthesis.targets import Measured, Measurement, Rebuild, Synthesizer, Targets
 from heterofedsyn.synthesis.tree import Tree
 
@@ -11,6 +12,7 @@ SYNTHESIZERS: dict[str, type[Synthesizer]] = {
     for kind in (
         Gum,
         Tree,
+        Pgm,
     )
 }
 """Every synthesizer by name; a new one is a file of its own and a line here."""
@@ -26,6 +28,7 @@ __all__ = [
     "Gum",
     "Measured",
     "Measurement",
+    "Pgm",
     "Rebuild",
     "Synthesizer",
     "Targets",

@@ -23,17 +23,22 @@ def allocate_within(strata: Integers, weights: Floats, rng: np.random.Generator)
         strata: the stratum of every row.
         weights: one row of weights per stratum; all zero means any code alike.
     """
+    order = rng.permutation(strata.size)
+    order = order[np.argsort(strata[order], kind="stable")]
+    codes = np.empty(strata.size, dtype=np.int64)
+    values = np.tile(np.arange(weights.shape[1]), len(weights))
+    codes[order] = np.repeat(values, allocated(strata, weights, rng).ravel())
+    return codes
+
+
+def allocated(strata: Integers, weights: Floats, rng: np.random.Generator) -> Integers:
+    """How many rows of each stratum get each code: whole parts first, then what is left by lot."""
     many = np.bincount(strata, minlength=len(weights))
     expected = _shares(weights) * many[:, None]
     counts = np.floor(expected + 1e-9).astype(np.int64)
     rest = np.maximum(many - counts.sum(axis=1), 0)
     counts += rng.multinomial(rest, _shares(np.maximum(expected - counts, 0)))
-    order = rng.permutation(strata.size)
-    order = order[np.argsort(strata[order], kind="stable")]
-    codes = np.empty(strata.size, dtype=np.int64)
-    values = np.tile(np.arange(weights.shape[1]), len(weights))
-    codes[order] = np.repeat(values, counts.ravel())
-    return codes
+    return counts
 
 
 def _shares(weights: Floats) -> Floats:

@@ -39,13 +39,12 @@ class Consistency:
                 break
         singles = {name: tables[(name,)] for name in targets.domain.names}
         return Estimates(
-            domain=targets.domain,
+            schema=targets.schema,
             total=total,
             values=singles,
             groups={name: np.arange(single.size) for name, single in singles.items()},
             singles=singles,
             pairs={pair: tables[pair] for pair in targets.pairs},
-            label=targets.label,
         )
 
 

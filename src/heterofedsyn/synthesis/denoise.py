@@ -13,7 +13,8 @@ from heterofedsyn.marginals.statistics import Flat, Grouped, Haar
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique
 from heterofedsyn.synthesis.consistency import norm_sub
-from heterofedsyn.synthesis.estimates import Estimates
+from heterofedsyn.synthesis.copula import normal_base
+from heterofedsyn.synthesis.estimates import Estimates, missing_apart
 from heterofedsyn.synthesis.grid import grouped
 from heterofedsyn.synthesis.haar import rebuild_haar
 from heterofedsyn.synthesis.targets import Targets
@@ -23,6 +24,9 @@ SMALLEST_TOTAL = 20.0
 
 FITTING_ROUNDS = 10
 """Turns of fitting a pair's rows and columns to its 1-ways."""
+
+TINY = 1e-300
+"""Keeps an empty row or column empty instead of dividing by nothing."""
 
 FLOOR = 1e-6
 """What every cell of a pair keeps, so that fitting can always move it."""
@@ -58,6 +62,7 @@ class Denoising:
                 observed[statistic.attributes] = measurement.noisy.shaped(statistic.shape)
                 for name, own in zip(statistic.attributes, statistic.groups, strict=True):
                     groups[name] = np.array(own)
+        apart = missing_apart(targets.schema, groups)
         singles = {}
         for name in targets.domain.names:
             sums, weights = [grouped(values[name], groups[name])], [precision[name]]
@@ -68,11 +73,17 @@ class Denoising:
                     weights.append(1 / (noisy.variance * noisy.values.shape[axis]))
             mean = np.average(np.stack(sums), axis=0, weights=weights)
             singles[name] = norm_sub(mean + (total - mean.sum()) / mean.size, total)
-        pairs = {
-            pair: fitted_pair(noisy, singles[pair[0]], singles[pair[1]], total)
-            for pair, noisy in observed.items()
+        pairs: dict[Clique, Floats] = {
+            (a, b): fitted_pair(
+                noisy,
+                singles[a],
+                singles[b],
+                total,
+                (apart[a], apart[b]) if a in apart and b in apart else None,
+            )
+            for (a, b), noisy in observed.items()
         }
-        return Estimates(targets.domain, total, values, groups, singles, pairs, targets.label)
+        return Estimates(targets.schema, total, values, groups, singles, pairs)
 
     def one_ways(self, targets: Targets) -> tuple[dict[str, Floats], dict[str, float]]:
         """Every attribute's counts over its values, and the inverse variance of a count."""
@@ -97,16 +108,27 @@ class Denoising:
         return {name: values[name] for name in targets.domain.names}, precision
 
 
-def fitted_pair(noisy: Noisy, rows: Floats, columns: Floats, total: float) -> Floats:
-    """Independence plus what of the residual stands out of the noise, with these 1-ways."""
-    apart = noisy.values - np.outer(rows, columns) / total
-    kept = shrink(double_centred(apart), math.sqrt(noisy.variance))
-    table: Floats = np.maximum(np.outer(rows, columns) / total + kept, 0.0) + FLOOR
-    if not kept.any():
-        return np.outer(rows, columns) / total
+def fitted_pair(
+    noisy: Noisy,
+    rows: Floats,
+    columns: Floats,
+    total: float,
+    missing: tuple[bool, bool] | None = None,
+) -> Floats:
+    """Independence, or a normal copula, plus what of the residual stands out of the noise.
+
+    Args:
+        missing: for ordered attributes, whether the last groups stand for missing values.
+    """
+    copula = None if missing is None else normal_base(noisy, rows, columns, total, missing)
+    base = np.outer(rows, columns) / total if copula is None else copula
+    kept = shrink(double_centred(noisy.values - base), math.sqrt(noisy.variance))
+    if copula is None and not kept.any():
+        return base
+    table: Floats = np.maximum(base + kept, 0.0) + FLOOR
     for _ in range(FITTING_ROUNDS):
-        table = table * (rows / table.sum(axis=1))[:, None]
-        table = table * (columns / np.maximum(table.sum(axis=0), 1e-300))[None, :]
+        table = table * (rows / np.maximum(table.sum(axis=1), TINY))[:, None]
+        table = table * (columns / np.maximum(table.sum(axis=0), TINY))[None, :]
     return table
 
 

@@ -8,8 +8,18 @@ from functools import cached_property
 import numpy as np
 
 from heterofedsyn._arrays import Codes, Floats, Integers, frozen
-from heterofedsyn.schema import Clique, Domain, EncodedTable
-from heterofedsyn.synthesis.allocation import allocate_within
+from heterofedsyn.schema import Clique, Domain, EncodedTable, Schema
+from heterofedsyn.synthesis.refine import refine
+
+
+def missing_apart(schema: Schema, groups: dict[str, Integers]) -> dict[str, bool]:
+    """For every ordered attribute, whether its last group stands for missing values alone."""
+    found = {}
+    for column in schema.columns:
+        own = groups[column.name]
+        if column.ordered:
+            found[column.name] = column.nullable and own.size > 1 and bool(own[-1] != own[-2])
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,16 +32,24 @@ class Estimates:
         groups: for every attribute the group number of each value.
         singles: every attribute's 1-way over its groups.
         pairs: the measured pairs over groups, fitted to the singles.
-        label: the attribute that a downstream model predicts.
     """
 
-    domain: Domain
+    schema: Schema
     total: float
     values: dict[str, Floats]
     groups: dict[str, Integers]
     singles: dict[str, Floats]
     pairs: dict[Clique, Floats]
-    label: str | None = None
+
+    @property
+    def domain(self) -> Domain:
+        """The attributes with all their values."""
+        return self.schema.domain
+
+    @property
+    def label(self) -> str | None:
+        """The attribute that a downstream model predicts."""
+        return self.schema.label
 
     @cached_property
     def grid(self) -> Domain:
@@ -56,10 +74,15 @@ class Estimates:
 
     def refine(self, codes: Codes, rng: np.random.Generator) -> EncodedTable:
         """Rows of groups become rows of values, in proportion to the 1-ways over values."""
-        columns = []
-        for place, name in enumerate(self.domain.names):
-            groups, values = self.groups[name], self.values[name]
-            weights = np.zeros((self.grid.sizes[place], values.size))
-            weights[groups, np.arange(values.size)] = values + 1e-9
-            columns.append(allocate_within(codes[place].astype(np.int64), weights, rng))
+        names = self.domain.names
+        columns = refine(
+            codes,
+            [self.groups[name] for name in names],
+            [self.values[name] for name in names],
+            {
+                names.index(name): apart
+                for name, apart in missing_apart(self.schema, self.groups).items()
+            },
+            rng,
+        )
         return EncodedTable.from_codes(self.domain, frozen(np.stack(columns)))

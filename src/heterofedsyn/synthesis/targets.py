@@ -10,7 +10,7 @@ import numpy as np
 
 from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, Total, haar_levels
 from heterofedsyn.privacy.noisy import Noisy
-from heterofedsyn.schema import Clique, Domain, EncodedTable
+from heterofedsyn.schema import Clique, Domain, EncodedTable, Schema
 from heterofedsyn.synthesis.estimates import Estimates
 
 Measured: TypeAlias = Flat | Total | Haar | Grouped
@@ -40,10 +40,14 @@ class Rebuild(Protocol):
 class Targets:
     """Everything measured about one population; holds no row and no exact count."""
 
-    domain: Domain
+    schema: Schema
     measurements: tuple[Measurement, ...]
     rebuild: Rebuild
-    label: str | None = None
+
+    @property
+    def domain(self) -> Domain:
+        """The attributes and their sizes."""
+        return self.schema.domain
 
     @cached_property
     def marginals(self) -> dict[Clique, Noisy]:
@@ -96,7 +100,7 @@ class Targets:
     def with_measured(self, measurements: tuple[Measurement, ...]) -> Targets:
         """These targets and further measurements."""
         more = (*self.measurements, *measurements)
-        return Targets(self.domain, more, self.rebuild, self.label)
+        return Targets(self.schema, more, self.rebuild)
 
 
 class Synthesizer(Protocol):

@@ -34,11 +34,12 @@ class WaveTree(Federated):
         one_way: share for 1-ways; most of the error is theirs.
         score: share for choosing pairs, on a coarse grid.
         star: share for pairs when only those with the label are attempted.
-        decay: each finer Haar level gets this much of the one above it.
         full_at: groups per attribute from which pairs of all kinds are worth measuring.
         star_at: groups per attribute from which pairs with the label are.
         density: pairs per attribute to measure, those with the label included.
         density_free: the same when the schema has no label.
+        dense: the same when the grid is fine enough for more of them.
+        dense_at: groups per attribute from which it is.
         finest: most groups of an attribute.
         coarse: groups of an attribute when pairs are scored.
         atoms: whether the minimum of a numeric column has a code of its own.
@@ -51,13 +52,14 @@ class WaveTree(Federated):
 
     total: float = 0.02
     one_way: float = 0.55
-    score: float = 0.10
+    score: float = 0.05
     star: float = 0.30
-    decay: float = 0.9
     full_at: float = 2.5
     star_at: float = 1.9
     density: float = 2.5
     density_free: float = 2.0
+    dense: float = 3.5
+    dense_at: float = 9.0
     finest: int = 24
     coarse: int = 4
     atoms: bool = True
@@ -67,7 +69,7 @@ class WaveTree(Federated):
     synthesizer: Synthesizer = Tree()
 
     def __post_init__(self) -> None:
-        for name in ("total", "one_way", "score", "star", "decay"):
+        for name in ("total", "one_way", "score", "star"):
             check_share(name, getattr(self, name), most=1.0)
         for name in ("spread", "calm", "edge"):
             check_share(name, getattr(self, name), most=0.99)
@@ -75,6 +77,7 @@ class WaveTree(Federated):
         check_share("total + star", self.total + self.star, most=0.99)
         check_share("density", self.density, most=1_000)
         check_share("density_free", self.density_free, most=1_000)
+        check_share("dense", self.dense, most=1_000)
         check_share("finest", self.finest, most=1_000)
         check_share("coarse", self.coarse, most=100)
 
@@ -87,7 +90,7 @@ class WaveTree(Federated):
         first, rest = whole.split(self.total, 1 - self.total)
         round_ = yield Ask("total", ((Total(), first),))
         denoising = Denoising(self.spread, self.calm, self.edge)
-        targets = Targets(setting.domain, round_.measurements(), denoising, setting.schema.label)
+        targets = Targets(setting.schema, round_.measurements(), denoising)
         mode = self.mode(setting, targets.total)
         for_ones, for_scores, for_pairs = mode.split(rest)
         # MEASURE 1-ways
@@ -123,24 +126,21 @@ class WaveTree(Federated):
     def mode(self, setting: Setting, n: float) -> Mode:
         """How much to attempt with this budget and noisy total; MATH section 5.0."""
         others = len(setting.domain) - 1
-        rho, factor = setting.budget.rho, setting.trust.variance_factor
-        pair_share = 1 - self.total - self.one_way - self.score
-
-        def attempt(name: str, planned: float, share: float, score: float) -> Mode:
-            ones = 1 - self.total - share - score
-            return Mode(
-                name,
-                planned,
-                (ones, score, share),
-                math.sqrt(factor * planned / (2 * share * rho)) if planned else 0.0,
-            )
-
         labelled = setting.schema.label is not None
-        density = self.density if labelled else self.density_free
-        full = attempt("full", density * others, pair_share, self.score)
-        star = attempt("star", float(others), self.star, 0.0)
+        share = 1 - self.total - self.one_way - self.score
+
+        def attempt(name: str, density: float, pairs: float, scores: float) -> Mode:
+            planned = density * others
+            budget = 2 * pairs * setting.budget.rho
+            sigma = math.sqrt(setting.variance_factor * planned / budget) if budget else 0.0
+            return Mode(name, planned, (1 - self.total - pairs - scores, scores, pairs), sigma)
+
+        usual = self.density if labelled else self.density_free
+        full = attempt("full", usual, share, self.score)
+        dense = attempt("full", max(usual, self.dense), share, self.score)
+        star = attempt("star", 1.0, self.star, 0.0)
         if others and full.groups(n) >= self.full_at:
-            return full
+            return dense if dense.groups(n) >= self.dense_at else full
         if others and labelled and star.groups(n) >= self.star_at:
             return star
         return attempt("independent", 0.0, 0.0, 0.0)
@@ -155,7 +155,7 @@ class WaveTree(Federated):
         for name, share in zip(domain.names, shares, strict=True):
             levels = haar_levels(domain.size(name))
             if setting.schema.column(name).ordered and domain.size(name) > 4:
-                prices = share.split(*(self.decay**level for level in range(levels)))
+                prices = share.evenly(levels)
                 parts += [(Haar((name,), level), p) for level, p in enumerate(prices)]
             else:
                 parts.append((Flat((name,)), share))

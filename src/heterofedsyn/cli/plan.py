@@ -1,0 +1,205 @@
+"""`heterofedsyn plan`: what a study would do, before anything is spent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heterofedsyn.errors import UsageError
+
+if TYPE_CHECKING:
+    from heterofedsyn.hub.forecast import Forecast, Outlook, Stage
+
+MOST_LINES = 40
+"""Columns shown one by one; --json has all."""
+
+
+def plan(
+    schema: Annotated[Path, typer.Option(help="The public schema (TOML).")],
+    rows: Annotated[int, typer.Option(help="Expected rows over all sites; a public guess.")],
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of every record.")],
+    delta: Annotated[float, typer.Option(help="Below 1 / (all rows); 1e-9 is usual.")],
+    sites: Annotated[int, typer.Option(help="How many sites take part.")] = 5,
+    trust: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            help="local (everyone may see every answer) or secure-aggregation (only sums over "
+            "sites are seen).",
+        ),
+    ] = "local",
+    conversion: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="How epsilon and delta become rho: tight, or the paper's: paper."
+        ),
+    ] = "tight",
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="Only wavetree can be planned so far.")
+    ] = "wavetree",
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A setting of the method, such as score=0.1; repeat.",
+        ),
+    ] = None,
+    max_rows_per_unit: Annotated[
+        int, typer.Option(help="Rows of one person that will count, if a person may have several.")
+    ] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Foretell noise, bytes and error of a study; costs nothing.
+
+    Reads the schema and nothing else: no data, no ledger. Noise is exact; errors are expected
+    ones, from studies on invented columns.
+    """
+    from dataclasses import asdict
+
+    from heterofedsyn.cli.simulate import _settings
+    from heterofedsyn.hub import make_method
+    from heterofedsyn.hub.forecast import forecast
+    from heterofedsyn.hub.method import settings_of
+    from heterofedsyn.hub.methods.wavetree import WaveTree
+    from heterofedsyn.protocol import Plan
+    from heterofedsyn.schema import Schema
+    from heterofedsyn.simulate.split import MOST_SITES
+
+    chosen = make_method(method, _settings(setting or []))
+    if not isinstance(chosen, WaveTree):
+        raise UsageError(
+            f"only 'wavetree' can be planned, not {method!r}: what other methods measure depends "
+            "on the answers; `simulate` on a public table of the same shape tells"
+        )
+    if not 1 <= sites <= MOST_SITES:
+        raise UsageError(f"sites ({sites}) must be in 1..{MOST_SITES}")
+    public = Schema.load(schema)
+    terms = Plan(
+        schema=chosen.encoding(public).fingerprint,
+        epsilon=epsilon,
+        delta=delta,
+        conversion=conversion,
+        trust=trust,
+        sites=tuple(f"site-{number}" for number in range(1, sites + 1)),
+        unit="person" if max_rows_per_unit != 1 else None,
+        rows_per_unit=max_rows_per_unit,
+        method=method,
+        settings=settings_of(chosen),
+        seed=0,
+    )
+    found = forecast(public, terms, chosen, rows)
+    if as_json:
+        print(json.dumps(asdict(found), indent=1))
+    else:
+        _show(found)
+
+
+def _show(found: Forecast) -> None:
+    from heterofedsyn.cli._show import count, show_table, size
+
+    print(
+        f"{count(found.rows, 'row')} over {count(found.sites, 'site')}, trust {found.trust}, "
+        f"epsilon {found.epsilon:g}, delta {found.delta:g} (rho {found.rho:.4g}); nothing is spent"
+    )
+    stages = [
+        [
+            stage.label if stage.fixed else f"{stage.label} (at most)",
+            f"{stage.releases:,}",
+            f"{stage.integers:,}",
+            _spread(stage, "site_sigma"),
+            _spread(stage, "sum_sigma"),
+            f"{stage.rho:.3g}",
+            size(stage.bytes),
+        ]
+        for stage in found.stages
+    ]
+    releases, integers, sent = (
+        sum(getattr(stage, name) for stage in found.stages)
+        for name in ("releases", "integers", "bytes")
+    )
+    whole = ["together", f"{releases:,}", f"{integers:,}", "", "", f"{found.rho:.3g}", size(sent)]
+    show_table(
+        "Noise: what each site would send and add",
+        ["stage", "releases", "integers", "sigma, site", "sigma, sum", "rho", "sent"],
+        [*stages, whole],
+    )
+    shown = found.columns[:MOST_LINES]
+    show_table(
+        "Columns: noise on the sum over sites, and what it leaves",
+        ["column", "values", "measured", "sigma", "on a value", "rows/value", "groups", "1-way"],
+        [
+            [
+                column.name,
+                f"{column.values:,}",
+                column.way,
+                _between(*column.sum_sigma),
+                f"{column.noise:,.0f}{' !' if column.enough is not None else ''}",
+                f"{column.typical:,.0f}",
+                _figure(column.groups, ".1f"),
+                _figure(column.one_way, ".3f"),
+            ]
+            for column in shown
+        ],
+    )
+    if len(shown) < len(found.columns):
+        print(f"and {len(found.columns) - len(shown):,} more columns; --json has all")
+    show_table(
+        "Other budgets: expected total variation",
+        ["epsilon", "mode", "pairs", "groups", "1-way", "2-way"],
+        [_line(outlook, found.epsilon) for outlook in found.others],
+    )
+    print(_mode(found))
+    for remark in found.advice:
+        print(f"advice: {remark}")
+
+
+def _line(outlook: Outlook, asked: float) -> list[str]:
+    two_way = "-" if outlook.two_way is None else "{:.3f} to {:.3f}".format(*outlook.two_way)
+    return [
+        f"{outlook.epsilon:g}{' <' if outlook.epsilon == asked else ''}",
+        outlook.mode,
+        f"{outlook.pairs:,}",
+        _figure(outlook.groups, ".1f"),
+        _figure(outlook.one_way, ".3f"),
+        two_way,
+    ]
+
+
+def _mode(found: Forecast) -> str:
+    """What would be attempted, and why not more."""
+    outlook = found.outlook
+    what = {
+        "full": f"pairs of all kinds are measured, at most {outlook.pairs:,}",
+        "star": f"only the {outlook.pairs:,} pairs with the label are measured",
+        "independent": "only 1-ways are measured, and columns are drawn independently",
+    }[outlook.mode]
+    if len(found.columns) < 2 or (outlook.mode != "independent" and not outlook.pairs):
+        return f"mode {outlook.mode}: there is no pair of columns that could depend on each other"
+    likely = f" ({outlook.chances[outlook.mode]:.0%} likely)"
+    if outlook.mode == "full":
+        return f"mode full{likely}: {what}, on about {outlook.resolution:.1f} groups per column"
+    missing = [t for t in found.thresholds if t.groups < t.needed]
+    why = "; ".join(
+        f"for pairs {'of all kinds' if t.mode == 'full' else 'with the label'} {t.groups:.1f} "
+        f"groups per column would stand out of the noise, and {t.needed:g} are needed"
+        for t in missing
+    )
+    return f"mode {outlook.mode}{likely}: {what}{'; ' if why else ''}{why}"
+
+
+def _spread(stage: Stage, name: str) -> str:
+    sigmas = [float(getattr(part, name)) for part in stage.parts]
+    return _between(min(sigmas), max(sigmas))
+
+
+def _between(first: float, last: float) -> str:
+    one, other = f"{first:,.1f}", f"{last:,.1f}"
+    return one if one == other else f"{one} to {other}"
+
+
+def _figure(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

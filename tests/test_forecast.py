@@ -1,0 +1,401 @@
+"""What `plan` says before a study is what the study then does, as far as it can be known."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from heterofedsyn.bench.tables import real_table
+from heterofedsyn.evaluation import total_variation
+from heterofedsyn.hub.forecast import SPAN, Forecast, Stage, forecast, value_noise
+from heterofedsyn.hub.methods.wavetree import WaveTree
+from heterofedsyn.marginals.statistics import haar_levels
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.protocol import Plan
+from heterofedsyn.schema import (
+    BooleanColumn,
+    CategoricalColumn,
+    EncodedTable,
+    IntegerColumn,
+    NumberColumn,
+    Schema,
+    encode,
+)
+from heterofedsyn.simulate import FederatedSynthesizer
+from heterofedsyn.simulate.run import RoundReport
+from heterofedsyn.simulate.synthesizer import name_sites
+from invented import Desk, names
+from support import categories, deal, dependent_table
+
+CLINIC = Schema(
+    (
+        IntegerColumn("age", 18, 99, bins=40),
+        NumberColumn("cost", 0.0, 900.0, bins=30, nullable=True),
+        CategoricalColumn("ward", tuple("abcdef")),
+        CategoricalColumn("grade", ("low", "mid", "high"), ordered=True),
+        BooleanColumn("sick"),
+    ),
+    label="sick",
+)
+
+
+def look(
+    schema: Schema = CLINIC,
+    rows: int = 20_000,
+    *,
+    sites: int = 4,
+    epsilons: tuple[float, ...] = (),
+    method: WaveTree | None = None,
+    **terms: Any,
+) -> Forecast:
+    """A forecast with usual terms unless others are given."""
+    method = method or WaveTree()
+    plan = Plan(
+        schema=method.encoding(schema).fingerprint,
+        sites=tuple(f"site-{number}" for number in range(1, sites + 1)),
+        method="wavetree",
+        seed=0,
+        **{"epsilon": 1.0, "delta": 1e-9, **terms},
+    )
+    return forecast(schema, plan, method, rows, epsilons=epsilons)
+
+
+def study(
+    schema: Schema, table: EncodedTable, sites: int, **terms: Any
+) -> tuple[FederatedSynthesizer, dict[str, int]]:
+    """A study that was really run, and how long the longest answer to each round was."""
+    sent: dict[str, int] = {}
+
+    def watch(report: RoundReport) -> None:
+        sent[report.label] = max(report.sent.values())
+
+    usual: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-9, "noise_seed": 5}
+    synthesizer = FederatedSynthesizer(schema, **{**usual, **terms})
+    synthesizer.fit_encoded(name_sites(deal(table, sites)), watch=watch)
+    return synthesizer, sent
+
+
+def errors(found: Forecast) -> tuple[float, float, float]:
+    one_way, two_way = found.outlook.one_way, found.outlook.two_way
+    assert one_way is not None
+    assert two_way is not None
+    return one_way, *two_way
+
+
+# NOISE
+
+
+@pytest.mark.parametrize("trust", ["local", "secure-aggregation"])
+@pytest.mark.parametrize("mode", ["full", "star", "independent"])
+@pytest.mark.parametrize("max_rows_per_unit", [1, 3])
+def test_noise_and_bytes_are_those_of_the_study(
+    trust: str, mode: str, max_rows_per_unit: int
+) -> None:
+    terms: dict[str, Any] = {"epsilon": 0.3, "trust": trust}
+    terms |= {"unit": "person"} if max_rows_per_unit > 1 else {}
+    star, full = (t.rows or 0 for t in look(**terms).thresholds)
+    rows = {"full": 3 * full, "star": round(math.sqrt(star * full)), "independent": star // 2}[mode]
+    found = look(rows=rows, rows_per_unit=max_rows_per_unit, **terms)
+    assert found.outlook.mode == mode
+    table = dependent_table(WaveTree().encoding(CLINIC).domain, rows)
+    terms["max_rows_per_unit"] = max_rows_per_unit
+    studies = (study(CLINIC, table, 4, noise_seed=seed, **terms) for seed in range(20))
+    # The mode hangs on a noisy number of rows: take a study that came out as expected.
+    ran, sent = next(s for s in studies if f"mode {mode}" in s[0].release.run.remarks[0])
+    assert found.rho == ran.release.privacy.rho
+    stages = {stage.label: stage for stage in found.stages}
+    charges = ran.release.privacy.sites[0].charges
+    assert [charge.label for charge in charges] == list(stages)
+    for charge in charges:
+        stage = stages[charge.label]
+        if stage.fixed:
+            assert len(charge.parts) == stage.releases
+            assert charge.rho == stage.rho
+            assert sent[charge.label] == stage.bytes
+            for part, planned in zip(charge.parts, stage.parts, strict=True):
+                assert (part.kind, part.attributes) == (planned.kind, planned.attributes)
+                assert (part.sensitivity, part.rho) == (planned.sensitivity, planned.rho)
+                assert part.integers == planned.integers
+                stated = planned.site_sigma if trust == "local" else planned.sum_sigma
+                assert math.isclose(part.sigma, stated, rel_tol=1e-12)
+        else:
+            check_most(stage, [part.integers for part in charge.parts], sent[charge.label])
+            for part in charge.parts:
+                (planned,) = stage.parts
+                stated = planned.site_sigma if trust == "local" else planned.sum_sigma
+                assert part.sigma <= stated * (1 + 1e-9)
+                same = len(charge.parts) == stage.releases
+                assert not same or math.isclose(part.sigma, stated, rel_tol=1e-9)
+
+
+def check_most(stage: Stage, integers: list[int], sent: int) -> None:
+    assert len(integers) <= stage.releases
+    assert sum(integers) <= stage.integers
+    assert sent <= stage.bytes
+
+
+def test_all_of_the_budget_is_planned_and_no_more() -> None:
+    for rows in (100, 4_000, 1_000_000):
+        found = look(rows=rows)
+        spent = math.fsum(stage.rho for stage in found.stages)
+        assert math.isclose(spent, found.rho, rel_tol=1e-9)
+        assert spent <= found.rho
+
+
+def test_noise_on_a_value_is_that_of_the_plain_inverse_transform() -> None:
+    size, rng = 16, np.random.default_rng(0)
+    sigmas = [3.0, 5.0, 2.0, 4.0]
+    assert len(sigmas) == haar_levels(size)
+    masses = np.zeros((20_000, 1))
+    for level, sigma in enumerate(sigmas):
+        noise = sigma * rng.standard_normal((20_000, 1 << level))
+        masses = np.stack([(masses + noise) / 2, (masses - noise) / 2], axis=2)
+        masses = masses.reshape(20_000, -1)
+    assert math.isclose(masses.std(), value_noise(sigmas, haar=True), rel_tol=0.02)
+    assert value_noise([7.0], haar=False) == 7.0
+
+
+# MODES
+
+
+@pytest.mark.parametrize("schema", [CLINIC, Schema(CLINIC.columns)], ids=["label", "no label"])
+@pytest.mark.parametrize("trust", ["local", "secure-aggregation"])
+def test_thresholds_are_where_the_mode_changes(schema: Schema, trust: str) -> None:
+    reached = {"star": {"star", "full"}, "full": {"full"}}
+    found = look(schema, rows=1_000, epsilon=0.3, trust=trust)
+    assert [t.mode for t in found.thresholds] == (["star", "full"] if schema.label else ["full"])
+    for threshold in found.thresholds:
+        assert threshold.epsilon is not None
+        assert threshold.rows is not None
+        for side, expected in ((1.001, True), (0.999, False)):
+            there = look(schema, rows=1_000, epsilon=threshold.epsilon * side, trust=trust)
+            assert (there.outlook.mode in reached[threshold.mode]) is expected
+        for rows, expected in ((threshold.rows, True), (threshold.rows - 1, False)):
+            there = look(schema, rows=rows, epsilon=0.3, trust=trust)
+            assert (there.outlook.mode in reached[threshold.mode]) is expected
+        below = found.outlook.mode not in reached[threshold.mode]
+        assert (threshold.groups < threshold.needed) is below
+
+
+@pytest.mark.thorough
+def test_chances_of_modes_are_those_of_noisy_totals() -> None:
+    found = look(rows=1_250, epsilon=0.3)
+    assert math.isclose(sum(found.outlook.chances.values()), 1)
+    table = dependent_table(WaveTree().encoding(CLINIC).domain, 1_250)
+    seen = []
+    for seed in range(40):
+        ran, _ = study(CLINIC, table, 4, epsilon=0.3, noise_seed=seed)
+        seen.append(ran.release.run.remarks[0].split(":")[0].removeprefix("mode "))
+    for mode, chance in found.outlook.chances.items():
+        spread = math.sqrt(max(chance * (1 - chance), 0.01) / 40)
+        assert abs(seen.count(mode) / 40 - chance) <= 4 * spread
+
+
+# ERRORS
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("schema", [CLINIC, categories(3, 9, 30)], ids=["mixed", "categories"])
+def test_twice_the_budget_or_twice_the_rows_never_expect_more_error(schema: Schema) -> None:
+    budgets = [errors(look(schema, epsilon=0.1 * 2**step)) for step in range(7)]
+    sizes = [errors(look(schema, rows=500 * 2**step)) for step in range(9)]
+    for series in (budgets, sizes):
+        for before, after in itertools.pairwise(series):
+            for figure, later in zip(before, after, strict=True):
+                assert later <= figure * 1.08
+        assert series[-1][0] < series[0][0] / 4
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 2.0])
+def test_secure_aggregation_is_never_worse(epsilon: float) -> None:
+    local = errors(look(epsilon=epsilon, sites=8))
+    summed = errors(look(epsilon=epsilon, sites=8, trust="secure-aggregation"))
+    for one, other in zip(local, summed, strict=True):
+        assert other <= one * 1.05
+    assert summed[0] < local[0]
+
+
+def test_one_site_needs_no_aggregation() -> None:
+    local, summed = (look(sites=1, trust=trust) for trust in ("local", "secure-aggregation"))
+    assert np.allclose(errors(local), errors(summed), rtol=1e-6)
+
+
+WIDE = Schema(
+    tuple(NumberColumn(f"n{i}", 0.0, 1.0, bins=10 + i) for i in range(100))
+    + tuple(CategoricalColumn(f"c{i}", tuple(map(str, range(2 + i % 30)))) for i in range(100)),
+    label="c0",
+)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        Schema((IntegerColumn("a", 0, 99),)),
+        Schema((IntegerColumn("a", 3, 3),)),
+        Schema((IntegerColumn("a", 3, 3), CategoricalColumn("b", ("only",)))),
+        categories(2, 2, label=1),
+        categories(2, 2),
+        Schema((BooleanColumn("a", nullable=True), IntegerColumn("b", 0, 9, nullable=True))),
+        Schema(
+            (
+                NumberColumn("a", 0.0, 1.0, bins=10_000),
+                IntegerColumn("b", 0, 9_999, bins=10_000),
+                CategoricalColumn("c", tuple(map(str, range(10_000)))),
+            )
+        ),
+        WIDE,
+    ],
+    ids=["one", "constant", "constants", "label", "two", "null", "10,000 values", "200 columns"],
+)
+@pytest.mark.parametrize("rows", [1, 5_000, 10**9])
+def test_every_schema_and_size_has_a_forecast(schema: Schema, rows: int) -> None:
+    found = look(schema, rows)
+    one_way, two_way = found.outlook.one_way, found.outlook.two_way
+    assert one_way is not None
+    assert 0 <= one_way <= 1
+    assert (two_way is None) == (len(schema.columns) < 2)
+    if two_way is not None:
+        low, high = two_way
+        assert one_way <= low <= high <= min(1.0, SPAN * low * (1 + 1e-9))
+    assert len(found.columns) == len(schema.columns)
+    assert all(c.one_way is not None and math.isfinite(c.noise) for c in found.columns)
+    json.dumps([stage.bytes for stage in found.stages])
+
+
+def test_a_column_that_is_too_wide_is_told_how_wide_it_may_be() -> None:
+    wide = Schema((IntegerColumn("a", 0, 999, bins=1000), CategoricalColumn("b", ("x", "y"))))
+    found = look(wide, rows=2_000)
+    column = found.columns[0]
+    assert column.noise > column.typical
+    assert column.enough is not None
+    assert any(f"'a': {column.enough} bins instead of 1,000" in line for line in found.advice)
+    fewer = Schema((IntegerColumn("a", 0, 999, bins=column.enough), wide.columns[1]))
+    assert look(fewer, rows=2_000, method=WaveTree(atoms=False)).columns[0].enough is None
+
+
+def test_advice_is_true() -> None:
+    found = look(rows=1_000, delta=1e-3, sites=6)
+    assert any("delta (0.001) should be far below 1 / rows" in line for line in found.advice)
+    found = look(sites=6)
+    assert not any("delta" in line for line in found.advice)
+    (line,) = (line for line in found.advice if "secure aggregation" in line)
+    worth = float(line.split("as epsilon ")[1].split()[0])
+    as_much = Budget.of(epsilon=worth, delta=1e-9).rho
+    assert math.isclose(as_much, 6 * found.rho, rel_tol=0.01)
+    assert math.isclose(
+        look(sites=6, epsilon=worth).stages[0].parts[0].sum_sigma,
+        look(sites=6, trust="secure-aggregation").stages[0].parts[0].sum_sigma,
+        rel_tol=0.01,
+    )
+
+
+def test_a_budget_that_secure_aggregation_refuses_is_marked_in_the_comparison() -> None:
+    found = look(trust="secure-aggregation", epsilons=(0.5, 90.0))
+    assert [outlook.mode for outlook in found.others] == ["full", "full", "refused"]
+
+
+# COMMAND
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Desk:
+    monkeypatch.chdir(tmp_path)
+    return Desk(tmp_path, capsys)
+
+
+TERMS = ("--schema", "s.toml", "--rows", "3000", "--epsilon", "1", "--delta", "1e-9")
+
+
+def test_the_command_needs_no_data_and_repeats_itself(desk: Desk) -> None:
+    (desk.folder / "d.csv").unlink()
+    assert desk.run("plan", *TERMS) == 0
+    first = desk.out
+    for words in ("3,000 rows over 5 sites", "one-way", "scores (at most)", "mode full", "advice:"):
+        assert words in first
+    assert desk.run("plan", *TERMS) == 0
+    assert desk.out == first
+    assert names(desk.folder) == {"s.toml"}
+
+
+def test_json_has_everything(desk: Desk) -> None:
+    assert desk.run("plan", *TERMS, "--json", "--sites", "3") == 0
+    told = json.loads(desk.out)
+    assert {stage["label"] for stage in told["stages"]} >= {"total", "one-way"}
+    assert told["sites"] == 3
+    assert [column["name"] for column in told["columns"]] == ["age", "ward", "sick"]
+    assert [line["epsilon"] for line in told["others"]] == [0.1, 0.2, 0.5, 1, 2, 5, 10]
+    assert told["advice"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--rows", "0"], 2, ["rows (0)"]),
+        (["--rows", "many"], 2, ["--rows", "'many'"]),
+        (["--rows", str(10**13)], 2, ["rows"]),
+        (["--sites", "0"], 2, ["sites (0)"]),
+        (["--epsilon", "0"], 2, ["epsilon"]),
+        (["--epsilon", "1e-7"], 3, ["too small", "raise epsilon"]),
+        (["--delta", "1"], 2, ["delta"]),
+        (["--trust", "lokal"], 2, ["'lokal'", "did you mean 'local'"]),
+        (["--conversion", "tihgt"], 2, ["'tihgt'"]),
+        (["--method", "fedprivsyn"], 2, ["only 'wavetree'", "'fedprivsyn'", "simulate"]),
+        (["--method", "wavetre"], 2, ["'wavetre'", "did you mean 'wavetree'"]),
+        (["--set", "scor=1"], 2, ["'scor'", "did you mean 'score'"]),
+        (["--set", "score=2"], 2, ["score (2)"]),
+        (["--max-rows-per-unit", "0"], 2, ["rows per unit", "0"]),
+        (["--schema", "no.toml"], 2, ["no.toml", "check the path"]),
+        (
+            ["--trust", "secure-aggregation", "--epsilon", "90"],
+            3,
+            ["secure aggregation over 5 sites", "lower epsilon"],
+        ),
+    ],
+)
+def test_the_command_refuses_in_one_line(
+    desk: Desk, arguments: list[str], code: int, words: list[str]
+) -> None:
+    desk.run("plan", *TERMS, *arguments)
+    desk.refused(code, *words)
+    assert desk.out == ""
+
+
+# ACCURACY
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
+@pytest.mark.parametrize("name", ["adult", "insurance", "abalone", "shoppers", "obesity"])
+@pytest.mark.parametrize("trust", ["local", "secure-aggregation"])
+def test_expected_errors_hold_on_public_tables(
+    data_folder: Path, name: str, epsilon: float, trust: str
+) -> None:
+    """Shapes and ranges were fitted to the first three tables; what starts at 0 was told apart,
+    and the ranges widened, after a miss on the fourth; the fifth fitted from the start."""
+    schema, real = real_table(data_folder, name)
+    terms: dict[str, Any] = {"epsilon": epsilon, "delta": 1e-10, "trust": trust}
+    terms["conversion"] = "paper"
+    found = look(schema, real.rows, sites=5, **terms)
+    measured = []
+    for seed in range(5):
+        synthesizer = FederatedSynthesizer(schema, noise_seed=seed, **terms)
+        files = [data_folder / name / f"{part}.csv" for part in ("train", "val")]
+        tables = synthesizer.split(synthesizer.encode(files), 5, "uniform")
+        synthesizer.fit_encoded(name_sites(tables))
+        made = encode(schema, synthesizer.sample(seed=seed).to_batches()).table
+        told = total_variation(real, made)
+        measured.append((told.one_way, told.two_way))
+    one_way, two_way = np.mean(measured, axis=0)
+    expected, low, high = errors(found)
+    print(f"1-way {expected:.4f} / {one_way:.4f}, 2-way {low:.3f} to {high:.3f} / {two_way:.3f}")
+    assert one_way / 1.5 <= expected <= one_way * 1.5
+    assert low <= two_way <= high
+    assert high <= SPAN * low * (1 + 1e-9)
