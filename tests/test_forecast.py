@@ -99,7 +99,8 @@ def test_noise_and_bytes_are_those_of_the_study(
 ) -> None:
     terms: dict[str, Any] = {"epsilon": 0.3, "trust": trust}
     terms |= {"unit": "person"} if max_rows_per_unit > 1 else {}
-    star, full = (t.rows or 0 for t in look(**terms).thresholds)
+    thresholds = look(rows_per_unit=max_rows_per_unit, **terms).thresholds
+    star, full = (t.rows or 0 for t in thresholds)
     rows = {"full": 3 * full, "star": round(math.sqrt(star * full)), "independent": star // 2}[mode]
     found = look(rows=rows, rows_per_unit=max_rows_per_unit, **terms)
     assert found.outlook.mode == mode

@@ -207,7 +207,7 @@ def test_every_setting_is_a_frozen_named_default(name: str) -> None:
         ({"bound": 0}, "bound"),
         ({"refresh": 0}, "refresh"),
         ({"passes": -1}, "passes"),
-        ({"synthesizer": "gam"}, "did you mean 'gum'"),
+        ({"synthesizer": "gumm"}, "did you mean 'gum'"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_would_do(

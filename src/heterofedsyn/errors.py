@@ -44,7 +44,11 @@ class BudgetExceeded(PrivacyRefusal):
     """A charge does not fit into what is left."""
 
 
-class SimulatedNoiseWarning(UserWarning):
+class HeterofedsynWarning(UserWarning):
+    """Something a user should know although it worked; never a value of a record."""
+
+
+class SimulatedNoiseWarning(HeterofedsynWarning):
     """Noise from a seed protects nobody from those who have the seed."""
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ import typer
 
 from heterofedsyn import __version__
 from heterofedsyn.cli import bench, demo, plan, sample, schema, simulate
-from heterofedsyn.errors import HeterofedsynError, SimulatedNoiseWarning
+from heterofedsyn.errors import HeterofedsynError, HeterofedsynWarning
 
 _STOPPED = "stopped before the end; nothing half-written is left"
 
@@ -100,7 +100,7 @@ def _plain_warnings() -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        warnings.simplefilter("default", SimulatedNoiseWarning)
+        warnings.simplefilter("default", HeterofedsynWarning)
         warnings.showwarning = show
         yield
 

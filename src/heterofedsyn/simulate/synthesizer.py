@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heterofedsyn._arrays import stream
-from heterofedsyn.errors import SimulatedNoiseWarning, UsageError
+from heterofedsyn.errors import HeterofedsynWarning, SimulatedNoiseWarning, UsageError
 from heterofedsyn.hub import DEFAULT_METHOD, Release, make_method
 from heterofedsyn.hub.method import Value, settings_of
 from heterofedsyn.privacy.budget import Conversion
@@ -85,7 +85,7 @@ class FederatedSynthesizer:
         for name, table in named.items():
             encoded = self.encode([table])
             if remark := encoded.describe():
-                warnings.warn(f"{name}: {remark}", stacklevel=2)
+                warnings.warn(f"{name}: {remark}", HeterofedsynWarning, stacklevel=2)
             tables[name] = encoded.table
         return self.fit_encoded(tables, watch=watch)
 
