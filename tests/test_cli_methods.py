@@ -15,6 +15,8 @@ from heterofedsyn.privacy.trust import TRUST_MODELS
 from heterofedsyn.simulate.split import Split
 from invented import SCHEMA, Desk, names
 
+pytestmark = pytest.mark.thorough
+
 FILES = {"model", "privacy.json", "run.json", "synthetic.csv", "synthetic.parquet"}
 
 

@@ -23,7 +23,7 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-QUICK = {"CONTRIBUTING.md", "CHANGELOG.md", "schema.md", "two-hospitals.md"}
+QUICK = {"CONTRIBUTING.md", "CHANGELOG.md"}
 METHODS_PAGE = ROOT / "docs" / "methods.md"
 
 # `make demo` is what it runs; other targets would run this very test, or fetch packages.

@@ -33,6 +33,8 @@ from heterofedsyn.simulate.synthesizer import name_sites
 from invented import Desk, names
 from support import categories, deal, dependent_table
 
+pytestmark = pytest.mark.thorough
+
 CLINIC = Schema(
     (
         IntegerColumn("age", 18, 99, bins=40),

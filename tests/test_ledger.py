@@ -25,6 +25,7 @@ def test_what_is_spent_never_exceeds_the_cap(costs: list[float]) -> None:
     assert ledger.spent <= ledger.cap
 
 
+@pytest.mark.thorough
 @given(st.floats(1e-6, 1), st.integers(1, 200))
 def test_all_parts_of_a_budget_fit_into_it(rho: float, parts: int) -> None:
     whole = Budget(rho)

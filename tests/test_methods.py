@@ -69,6 +69,7 @@ def test_with_plenty_of_budget_the_table_is_close_to_the_truth(name: str) -> Non
     assert apart.two_way < limited.get(name, 0.1)
 
 
+@pytest.mark.thorough
 @every_method
 @pytest.mark.parametrize("epsilon", [0.001, 1.0, 100.0])
 @pytest.mark.parametrize("rows", [0, 1, 200])
@@ -83,6 +84,7 @@ def test_any_table_and_budget_give_rows_within_the_schema(
             assert np.isfinite(noisy.values).all()
 
 
+@pytest.mark.thorough
 @every_method
 @pytest.mark.parametrize("sizes", [(5,), (1,), (2, 3), (1, 1), (300, 2)])
 def test_few_or_constant_or_wide_attributes_are_no_obstacle(
@@ -131,6 +133,7 @@ def test_the_order_of_answers_does_not_matter(name: str) -> None:
     assert made[0].equals(made[2])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("trust", ["local", "secure-aggregation"])
 @pytest.mark.parametrize("name", LINEAR)
 def test_the_split_of_rows_over_sites_does_not_matter(name: str, trust: str) -> None:

@@ -49,6 +49,7 @@ def test_simulated_noise_is_an_exact_discrete_gaussian(sigma: float) -> None:
     assert p_value(draws, sigma) > 1e-4
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_secure_noise_is_an_exact_discrete_gaussian(sigma: float) -> None:
     draws = SecureNoise().draw(calibration(sigma), 50_000, b"key")

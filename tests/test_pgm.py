@@ -25,6 +25,8 @@ from heterofedsyn.synthesis import Pgm
 from heterofedsyn.synthesis.pgm import eliminate
 from support import categories, deal, dependent_table, make_plan
 
+pytestmark = pytest.mark.thorough
+
 SCHEMA = categories(4, 6, 3, 5, label=0)
 TABLE = dependent_table(SCHEMA.domain, 20_000)
 HERE = str(Path(__file__).parent)

@@ -90,6 +90,7 @@ def statistics(draw: st.DrawFn, domain: Domain) -> Statistic:
     return draw(st.one_of(st.just(Flat(names)), st.just(Dependence(names)), sketch, merged))
 
 
+@pytest.mark.thorough
 @given(tables(), st.data(), st.integers(1, 4), st.floats(0.05, 10))
 @settings(max_examples=200)
 def test_no_query_moves_more_than_it_was_charged(
@@ -129,6 +130,7 @@ def test_the_record_in_the_longest_sketch_row_attains_the_price(kind: SketchKind
     assert loss([query], sites) <= sites[0].ledger.spent.rho
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rows_per_unit", [1, 3])
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_a_whole_adaptive_study_moves_at_most_its_budget(method: str, rows_per_unit: int) -> None:
@@ -171,6 +173,7 @@ def record_study(
     return asked, [EncodedTable.concatenate(parts)] if pooled else parts
 
 
+@pytest.mark.thorough
 @given(tables(), st.integers(2, 30), st.integers(0, 2**32))
 def test_under_secure_aggregation_the_sum_protects_as_declared(
     table: EncodedTable, sites: int, seed: int

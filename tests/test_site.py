@@ -137,6 +137,7 @@ def test_a_share_too_small_to_be_noised_is_refused() -> None:
     assert agent.ledger.charges == ()
 
 
+@pytest.mark.thorough
 @given(st.integers(0, 40), st.integers(0, 2**32))
 def test_the_length_of_an_answer_does_not_depend_on_rows(rows: int, seed: int) -> None:
     asked = query(

@@ -288,6 +288,7 @@ def test_columns_of_every_kind_come_back_as_they_were(label: str | None) -> None
     assert total_variation(truth, found).one_way < 0.15
 
 
+@pytest.mark.thorough
 def test_two_hundred_columns_are_no_obstacle() -> None:
     schema = categories(*[3] * 200, label=0)
     table = dependent_table(schema.domain, 3_000)
@@ -295,6 +296,7 @@ def test_two_hundred_columns_are_no_obstacle() -> None:
     assert release.sample(100, seed=1).num_columns == 200
 
 
+@pytest.mark.thorough
 def test_relabelling_categories_does_not_change_the_distribution_of_results() -> None:
     schema = categories(6, 7, 5, 8, label=0)
     table = dependent_table(schema.domain, 6_000)
