@@ -15,7 +15,7 @@ import pytest
 
 import heterofedsyn
 from heterofedsyn import FederatedSynthesizer, Schema
-from heterofedsyn.errors import UsageError
+from heterofedsyn.errors import HeterofedsynWarning, UsageError
 from invented import SCHEMA, patients
 
 HEAVY = ["numba", "pyarrow", "opendp", "pandas", "polars"]
@@ -132,3 +132,33 @@ def test_without_a_noise_seed_no_two_studies_are_alike() -> None:
     assert first.run.seed != second.run.seed
     one, other = (release.model.targets[0].marginals[("age",)] for release in (first, second))
     assert not np.array_equal(one.values, other.values)
+
+
+def test_a_pooling_method_limits_a_persons_rows_over_all_tables() -> None:
+    schema = Schema.from_toml(SCHEMA)
+    table = patients().slice(0, 1).append_column("id", pa.array(["p"]))
+    synthesizer = FederatedSynthesizer(
+        schema, epsilon=1.0, delta=1e-9, method="privsyn", unit="id", noise_seed=1
+    )
+    holders = synthesizer.holders({"a": table, "b": table, "c": table})
+    assert [synthesizer.encode(tables).table.rows for tables in holders.values()] == [1]
+    encoded = synthesizer.encode([table]).table
+    with pytest.raises(UsageError, match="pooled before encoding"):
+        synthesizer.fit_encoded({"a": encoded, "b": encoded})
+
+
+def test_a_second_fit_is_refused() -> None:
+    synthesizer = FederatedSynthesizer(
+        Schema.from_toml(SCHEMA), epsilon=1.0, delta=1e-9, noise_seed=1
+    )
+    synthesizer.fit([patients()])
+    with pytest.raises(UsageError, match="fitted already"):
+        synthesizer.fit([patients()])
+
+
+def test_a_delta_that_protects_nobody_is_warned_of() -> None:
+    synthesizer = FederatedSynthesizer(
+        Schema.from_toml(SCHEMA), epsilon=1.0, delta=0.1, noise_seed=1
+    )
+    with pytest.warns(HeterofedsynWarning, match="not below 1 / "):
+        synthesizer.fit([patients()])

@@ -213,3 +213,14 @@ def test_public_tables_fit_their_schemas_and_return(data_folder: Path, name: str
     np.testing.assert_array_equal(
         encode(schema, again.to_batches()).table.codes, encoded.table.codes
     )
+
+
+def test_one_person_is_one_unit_however_the_id_is_written_in_one_batch() -> None:
+    schema = Schema((CategoricalColumn("a", values=("x",)),))
+    for ids in (
+        pa.array(["17", "17.0", "17.", "17.00"]),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 3]), pa.array(["p", "p", "p", "p"])),
+    ):
+        table = pa.table({"id": ids, "a": ["x"] * 4})
+        kept = encode(schema, table.to_batches(), unit="id", max_rows_per_unit=1).table.rows
+        assert kept == 1

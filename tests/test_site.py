@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -11,10 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heterofedsyn.errors import BudgetExceeded, PrivacyRefusal, ProtocolError
-from heterofedsyn.marginals import Dependence, Flat, Sketched, SketchKind, Statistic
+from heterofedsyn.errors import BudgetExceeded, PrivacyRefusal, ProtocolError, UsageError
+from heterofedsyn.marginals import (
+    Dependence,
+    Flat,
+    Grouped,
+    Haar,
+    Sketched,
+    SketchKind,
+    Statistic,
+    Total,
+)
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.privacy.noise import SecureNoise, SimulatedNoise
+from heterofedsyn.privacy.noise import Calibration, SecureNoise, SimulatedNoise
+from heterofedsyn.privacy.trust import Local
 from heterofedsyn.protocol import Answer, Part, Plan, Query, decode, encode
 from heterofedsyn.schema import EncodedTable
 from heterofedsyn.site import Site
@@ -179,3 +190,88 @@ def test_no_plan_and_no_query_can_give_a_site_a_noise_seed() -> None:
     # The plan's seed is the hub's public randomness: another one leaves secure noise fresh.
     agents = [Site("one", TABLE, PLAN, SecureNoise()) for _ in range(2)]
     assert agents[0].answer(query(Flat(("a2",)))) != agents[1].answer(query(Flat(("a2",))))
+
+
+def test_queries_that_fit_alone_but_not_together_are_not_both_answered() -> None:
+    for trial in range(10):
+        agent = site()
+        asked = [query(Flat(("a0",)), share=0.3, label=f"{trial} {i // 2}") for i in range(16)]
+
+        def ask(message: bytes, agent: Site = agent) -> bytes | None:
+            try:
+                return agent.answer(message)
+            except BudgetExceeded:
+                return None
+
+        with ThreadPoolExecutor(16) as pool:
+            answers = list(pool.map(ask, asked))
+        assert len({answer for answer in answers if answer is not None}) == 3
+        assert answers[0::2] == answers[1::2]
+        assert agent.ledger.spent <= PLAN.budget
+
+
+STATISTICS: list[Statistic] = [
+    Flat(("a0",)),
+    Flat(("a0", "a1")),
+    Total(),
+    Haar(("a2",), 0),
+    Haar(("a2",), 3),
+    Dependence(("a0", "a1")),
+    Sketched(("a0", "a1"), 10, 3),
+    Grouped(("a0", "a1"), ((0, 0, 1, 1), (0, 1, 2, 0, 1, 2))),
+]
+
+
+@pytest.mark.parametrize("statistic", STATISTICS, ids=str)
+def test_what_leaves_differs_from_the_truth_by_noise_of_the_stated_size(
+    statistic: Statistic,
+) -> None:
+    agent = Site("one", TABLE, PLAN, SimulatedNoise(2, "one"))
+    exact = decode(Site("one", TABLE, PLAN, NoNoise()).answer(query(statistic)), Answer)
+    noise, sigma = [], 0.0
+    for i in range(200):
+        message = query(statistic, share=0.004, label=f"{i}")
+        (released,) = decode(agent.answer(message), Answer).parts
+        noise.append(released.values - exact.parts[0].values)
+        sigma = released.sigma
+    drawn = np.concatenate(noise)
+    assert abs(drawn.std() - sigma) < 4 * sigma / math.sqrt(2 * drawn.size)
+    assert abs(drawn.mean()) < 4 * sigma / math.sqrt(drawn.size)
+
+
+def test_noise_is_never_used_twice_between_parts_or_queries() -> None:
+    agent, bare = Site("one", TABLE, PLAN, SimulatedNoise(2, "one")), NoNoise()
+    same = Flat(("a1", "a2"))
+    asked = [query(same, same, label="one"), query(same, label="two")]
+    drawn = []
+    for message in asked:
+        exact = decode(Site("one", TABLE, PLAN, bare).answer(message), Answer)
+        found = decode(agent.answer(message), Answer)
+        drawn += [a.values - b.values for a, b in zip(found.parts, exact.parts, strict=True)]
+    for i, one in enumerate(drawn):
+        for other in drawn[:i]:
+            together = float(np.asarray(np.corrcoef(one, other))[0, 1])
+            assert abs(together) < 4 / math.sqrt(one.size)
+
+
+@pytest.mark.parametrize(
+    "statistics",
+    [
+        [Sketched(("a1", "a2"), 4096, i) for i in range(20)],
+        [Flat(("a1", "a2"))] * 40_000,
+        [Dependence(("a1", "a2"))] * 40_000,
+    ],
+    ids=["sketches", "pairs", "scores"],
+)
+def test_a_query_that_needs_too_much_work_is_refused(statistics: list[Statistic]) -> None:
+    agent = site()
+    with pytest.raises(ProtocolError, match="cells"):
+        agent.answer(query(*statistics, share=1e-6))
+    assert agent.ledger.charges == ()
+
+
+def test_noise_beyond_64_bits_is_refused_and_never_cut_off() -> None:
+    with pytest.raises(UsageError, match="rows per unit"):
+        make_plan(SCHEMA, unit="id", rows_per_unit=10**18)
+    with pytest.raises(PrivacyRefusal):
+        Calibration.of(1e12, Budget(1e-3), 1, Local(1))

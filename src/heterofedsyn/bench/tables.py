@@ -17,7 +17,7 @@ def data_folder() -> Path | None:
     """The folder of benchmark tables: HETEROFEDSYN_DATA, or shared/data beside the checkout."""
     named = os.environ.get("HETEROFEDSYN_DATA")
     folder = Path(named) if named else Path("..") / "shared" / "data"
-    return folder if folder.is_dir() else None
+    return folder if (folder / "adult").is_dir() else None
 
 
 def real_table(folder: Path, name: str) -> tuple[Schema, EncodedTable]:

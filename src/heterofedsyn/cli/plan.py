@@ -181,7 +181,7 @@ def _mode(found: Forecast) -> str:
         return f"mode {outlook.mode}: there is no pair of columns that could depend on each other"
     likely = f" ({outlook.chances[outlook.mode]:.0%} likely)"
     if outlook.mode == "full":
-        return f"mode full{likely}: {what}, on about {outlook.resolution:.1f} groups per column"
+        return f"mode full{likely}: {what}, on up to {outlook.resolution:.1f} groups per column"
     missing = [t for t in found.thresholds if t.groups < t.needed]
     why = "; ".join(
         f"for pairs {'of all kinds' if t.mode == 'full' else 'with the label'} {t.groups:.1f} "

@@ -108,7 +108,7 @@ def simulate(
     from heterofedsyn.cli._show import count, guarantee, note, show_round
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.release import MOST_ROWS, check_rows, check_target
-    from heterofedsyn.simulate.synthesizer import FederatedSynthesizer
+    from heterofedsyn.simulate.synthesizer import FederatedSynthesizer, name_sites
 
     if max_rows_per_unit is not None and unit is None:
         raise UsageError("--max-rows-per-unit needs --unit, the column that identifies a person")
@@ -132,16 +132,14 @@ def simulate(
     if site and not (sites is None and split is None):
         raise UsageError("--sites and --split cut up --data; leave them out with --site")
     if site:
-        tables = {
-            name: _encode(synthesizer, name, [file]).table for name, file in _files(site).items()
-        }
+        holders = synthesizer.holders(_files(site))
+        tables = {name: _encode(synthesizer, name, files).table for name, files in holders.items()}
     else:
-        pooled = _encode(synthesizer, "data", data or [])
-        cut = synthesizer.split(pooled, SITES if sites is None else sites, split or SPLIT)
-        tables = {f"site-{number}": table for number, table in enumerate(cut, start=1)}
-    sources = count(len(tables), "site")
+        whole = _encode(synthesizer, "data", data or [])
+        cut = synthesizer.split(whole, SITES if sites is None else sites, split or SPLIT)
+        tables = {"pooled": whole.table} if make_method(method).pools else name_sites(cut)
     pools = make_method(method).pools
-    note(f"study over {f'the pooled rows of {sources}' if pools else sources} with {method}")
+    note(f"study over {'the pooled rows' if pools else count(len(tables), 'site')} with {method}")
     synthesizer.fit_encoded(tables, watch=show_round)
     synthesizer.save(out, rows=rows, overwrite=overwrite)
     release = synthesizer.release

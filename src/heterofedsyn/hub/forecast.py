@@ -1,7 +1,7 @@
 """What a study would do and how well, from public facts alone: nothing is read, nothing is spent.
 
 Noise follows from schema, budget and trust model exactly. Errors are expected ones: columns are
-invented and sent through the real code with exactly that noise (see `trial`).
+invented and rebuilt after exactly that noise (see `trial`).
 """
 
 from __future__ import annotations

@@ -114,7 +114,10 @@ def build(kind: type[Any], settings: Mapping[str, Value]) -> Any:
     for name in rest:
         if name not in own | inner:
             hint = did_you_mean(name, [*sorted(own | inner), "synthesizer"])
-            raise UsageError(f"method {kind.name!r} has no setting {name!r}; {hint}")
+            raise UsageError(
+                f"neither method {kind.name!r} nor synthesizer {chosen!r} has a setting {name!r}; "
+                f"{hint}"
+            )
     usual = dataclasses.asdict(kind.synthesizer) if chosen == kind.synthesizer.name else {}
     given = {name: value for name, value in rest.items() if name in inner}
     synthesizer = make_synthesizer(chosen, {**usual, **given})

@@ -161,6 +161,8 @@ def load(folder: str | Path) -> Release:
     place = Path(folder)
     if not place.is_dir():
         raise ReleaseError(f"there is no release folder {place}; name a folder made by --out")
+    if not (place / "model").exists():
+        raise ReleaseError(f"{place}/model: there is no such file, so {place} is no release")
     files, schema, model = _part(place / "model", _unpack)
     return Release(
         schema=schema,
@@ -202,7 +204,7 @@ def is_release(folder: Path) -> bool:
     if not folder.is_dir():
         return False
     names = {path.name for path in folder.iterdir()}
-    return {"model", "privacy.json", "run.json"} <= names <= {*_FILES, "report.html"}
+    return {"model", "privacy.json", "run.json"} <= names <= {*_FILES}
 
 
 def _part(path: Path, read: Callable[[bytes], Record]) -> Record:

@@ -86,31 +86,48 @@ def receive(
             f"got answers from {names}"
         )
     fingerprint = query.fingerprint
+    agreed = [Agreed.of(part, domain, plan, budget) for part in query.parts]
     for answer in found:
         if (answer.study, answer.query) != (query.study, fingerprint):
             raise ProtocolError(f"site {answer.site!r} answered another query")
         if len(answer.parts) != len(query.parts):
             raise ProtocolError(f"site {answer.site!r} answered another number of parts")
-        for part, released in zip(query.parts, answer.parts, strict=True):
-            _check(answer.site, part, released, domain, plan, budget)
+        for terms, released in zip(agreed, answer.parts, strict=True):
+            _check(answer.site, terms, released)
     return Round(query, tuple(found))
 
 
-def _check(
-    site: str, part: Part, released: Released, domain: Domain, plan: Plan, budget: Budget
-) -> None:
-    trust = plan.trust_model
-    integers = part.statistic.integers(domain)
-    if len(released.data) != 8 * integers:
+@dataclass(frozen=True)
+class Agreed:
+    """How one part must have been released, as everyone can compute it."""
+
+    integers: int
+    sensitivity: float
+    sigma: float
+    rho: float
+
+    @classmethod
+    def of(cls, part: Part, domain: Domain, plan: Plan, budget: Budget) -> Agreed:
+        """The terms of one part; the sum over sites has the noise of all of them."""
+        trust = plan.trust_model
+        integers = part.statistic.integers(domain)
+        cost = budget.part(part.share)
+        sensitivity = part.statistic.sensitivity(domain) * plan.rows_per_unit
+        sigma = trust.site_sigma(sensitivity, cost, integers)
+        if isinstance(trust, SecureAggregation):
+            sigma *= math.sqrt(trust.sites)
+        return cls(integers, sensitivity, sigma, cost.rho)
+
+
+def _check(site: str, agreed: Agreed, released: Released) -> None:
+    if len(released.data) != 8 * agreed.integers:
         raise ProtocolError(f"site {site!r} sent a release of the wrong length")
-    cost = budget.part(part.share)
-    sensitivity = part.statistic.sensitivity(domain) * plan.rows_per_unit
-    sigma = trust.site_sigma(sensitivity, cost, integers)
-    if site == SUM:
-        sigma *= math.sqrt(trust.sites)
-    agreed = (sensitivity, sigma, cost.rho)
-    stated = (released.sensitivity, released.sigma, released.rho)
-    if not np.allclose(stated, agreed, rtol=1e-9, atol=0):
-        raise ProtocolError(f"site {site!r} used other noise than agreed")
+    for stated, wanted in (
+        (released.sensitivity, agreed.sensitivity),
+        (released.sigma, agreed.sigma),
+        (released.rho, agreed.rho),
+    ):
+        if not math.isclose(stated, wanted, rel_tol=1e-9):
+            raise ProtocolError(f"site {site!r} used other noise than agreed")
     if not (released.values.min() > -_LARGEST and released.values.max() < _LARGEST):
         raise ProtocolError(f"site {site!r} sent a number beyond 2^53")

@@ -67,6 +67,12 @@ def addressed(
         return result
 
 
+def check_between(name: str, value: float, least: float, most: float) -> None:
+    """Refuse a setting outside its range, or that is no number."""
+    if not least <= value <= most:
+        raise UsageError(f"{name} ({value:g}) must be in {least:g}..{most:g}")
+
+
 def check_share(name: str, share: float, *, most: float) -> None:
     """Refuse a setting that is no share of a whole."""
     if not 0 < share <= most:

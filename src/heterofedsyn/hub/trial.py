@@ -1,8 +1,9 @@
 """Studies on invented columns: how far noise of a known size moves what a study would find.
 
 The noise of a study is public, only the shapes of its columns are not. So plausible shapes are
-drawn, exactly the planned noise is added to the planned statistics, and the same code that a study
-uses rebuilds them. Nothing here has ever seen a row.
+drawn, exactly the planned noise is added to the planned statistics, and they are rebuilt as in a
+study, except that pairs start from independence and values within groups are independent. Nothing
+here has ever seen a row.
 """
 
 from __future__ import annotations

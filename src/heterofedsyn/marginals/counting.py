@@ -68,6 +68,12 @@ def count_single(table: EncodedTable, name: str) -> Marginal:
     return Marginal((name,), frozen(counts))
 
 
+_MOST_KEPT = 2**25
+"""Cells of exact counts that are kept for later queries: 256 MiB."""
+
+_MOST_COPIED = 2**28
+"""Bytes of mapped codes that are made for one pass."""
+
 Side: TypeAlias = tuple[str, tuple[int, ...] | None]
 """An attribute, and the group number of each of its values if they are merged."""
 
@@ -89,11 +95,26 @@ class Counts:
         self._kept: dict[View, Integers] = {}
 
     def prepare(self, views: Iterable[View]) -> None:
-        """Count what is not counted yet, all pairs in one pass."""
+        """Count what is not counted yet, as many pairs in one pass as memory allows."""
+        if sum(counts.size for counts in self._kept.values()) > _MOST_KEPT:
+            self._kept.clear()
         missing = [view for view in dict.fromkeys(views) if view not in self._kept]
+        while missing:
+            some = self._some(missing)
+            self._count(missing[:some])
+            missing = missing[some:]
+
+    def _some(self, views: Sequence[View]) -> int:
+        """How many of the views can be counted at once without copying too many codes."""
+        sides: set[Side] = set()
+        for many, view in enumerate(views):
+            sides.update(view)
+            if many and len(sides) * 2 * self.table.rows > _MOST_COPIED:
+                return many
+        return len(views)
+
+    def _count(self, missing: Sequence[View]) -> None:
         sides = dict.fromkeys(side for view in missing for side in view)
-        if not sides:
-            return
         table = self._mapped(list(sides))
         name = dict(zip(sides, table.domain.names, strict=True))
         for view in missing:

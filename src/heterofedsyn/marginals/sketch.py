@@ -19,6 +19,10 @@ _GAUSSIAN_UNIT = 2.0**12
 """Gaussian entries are rounded to multiples of its inverse, so that sketches are integers."""
 
 
+_WORTH_KEEPING = 2**18
+"""Entries of a matrix up to which the last few hundred are kept for the next site that asks."""
+
+
 class SketchKind(StrEnum):
     """Entries of the matrix: random signs, or the paper's Gaussian ones."""
 
@@ -50,7 +54,9 @@ class Sketch:
         kind: SketchKind = SketchKind.SIGNS,
     ) -> Sketch:
         """The sketch of a clique: the same at every party on every machine."""
-        return _draw(clique, domain.shape(clique), width, seed, kind)
+        shape = domain.shape(clique)
+        small = math.prod(shape) * width <= _WORTH_KEEPING
+        return (_kept if small else _draw)(clique, shape, width, seed, kind)
 
     def count(self, counts: Integers) -> Integers:
         """The sketch of exact counts: integers."""
@@ -62,7 +68,6 @@ class Sketch:
         return self.scale * (values.ravel() @ self.matrix.astype(np.float64))
 
 
-@lru_cache(maxsize=256)
 def _draw(
     clique: Clique, shape: tuple[int, ...], width: int, seed: int, kind: SketchKind
 ) -> Sketch:
@@ -78,6 +83,9 @@ def _draw(
     matrix = entries.astype(np.int32).reshape(cells, width)
     longest = int((matrix.astype(np.int64) ** 2).sum(axis=1).max())
     return Sketch(frozen(matrix), 1 / _GAUSSIAN_UNIT, _root_up(longest))
+
+
+_kept = lru_cache(maxsize=256)(_draw)
 
 
 def _root_up(square: int) -> float:

@@ -40,6 +40,10 @@ class Flat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="flat"):
         """How many integers are released."""
         return domain.cells(self.attributes)
 
+    def work(self, domain: Domain) -> int:
+        """How many cells it takes to answer."""
+        return domain.cells(self.attributes)
+
     def sensitivity(self, domain: Domain) -> float:
         """How far one record can move the release (L2)."""
         return 1.0
@@ -73,6 +77,9 @@ class Sketched(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ske
     def integers(self, domain: Domain) -> int:
         return self.width
 
+    def work(self, domain: Domain) -> int:
+        return domain.cells(self.attributes) * self.width
+
     def sensitivity(self, domain: Domain) -> float:
         return self.sketch(domain).sensitivity
 
@@ -100,6 +107,9 @@ class Dependence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="d
     def integers(self, domain: Domain) -> int:
         return 1
 
+    def work(self, domain: Domain) -> int:
+        return domain.cells(self.attributes)
+
     def sensitivity(self, domain: Domain) -> float:
         # The sum moves by at most 4 when a record comes or goes; rounding adds at most 1.
         return 4 * UNITS_PER_COUNT + 1.0
@@ -123,6 +133,9 @@ class Total(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="total"
         return ()
 
     def integers(self, domain: Domain) -> int:
+        return 1
+
+    def work(self, domain: Domain) -> int:
         return 1
 
     def sensitivity(self, domain: Domain) -> float:
@@ -152,6 +165,9 @@ class Haar(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="haar"):
 
     def integers(self, domain: Domain) -> int:
         return 1 << self.level
+
+    def work(self, domain: Domain) -> int:
+        return 2 * domain.cells(self.attributes)
 
     def sensitivity(self, domain: Domain) -> float:
         return 1.0
@@ -193,6 +209,9 @@ class Grouped(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="grou
     def shape(self) -> tuple[int, int]:
         """How many groups either attribute has."""
         return max(self.groups[0]) + 1, max(self.groups[1]) + 1
+
+    def work(self, domain: Domain) -> int:
+        return self.integers(domain) + sum(len(groups) for groups in self.groups)
 
     def sensitivity(self, domain: Domain) -> float:
         return 1.0

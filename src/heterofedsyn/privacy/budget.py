@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 
 from heterofedsyn.errors import PrivacyRefusal, UsageError, did_you_mean
 
@@ -50,17 +51,10 @@ class Budget:
             raise UsageError(
                 f"delta must be above 0 and below 1, not {delta}; take less than 1 / (all rows)"
             )
-        kind = _conversion(conversion)
-        low, high = 0.0, epsilon
-        # Bisection ends on the side that keeps the promise: epsilon_of(low) <= epsilon.
-        while (middle := (low + high) / 2) not in (low, high):
-            if epsilon_of(middle, delta, kind) <= epsilon:
-                low = middle
-            else:
-                high = middle
-        if low <= 0:
+        rho = _largest_rho(epsilon, delta, _conversion(conversion))
+        if rho <= 0:
             raise PrivacyRefusal(f"epsilon ({epsilon}) is too small to measure anything; raise it")
-        return cls(low)
+        return cls(rho)
 
     def epsilon(self, delta: float, conversion: str = Conversion.TIGHT) -> float:
         """The epsilon guaranteed at this delta."""
@@ -120,6 +114,18 @@ def epsilon_of(rho: float, delta: float, conversion: Conversion) -> float:
         else:
             low = left
     return max(0.0, at((low + high) / 2))
+
+
+@lru_cache(maxsize=1024)
+def _largest_rho(epsilon: float, delta: float, conversion: Conversion) -> float:
+    low, high = 0.0, epsilon
+    # Bisection ends on the side that keeps the promise: epsilon_of(low) <= epsilon.
+    while (middle := (low + high) / 2) not in (low, high):
+        if epsilon_of(middle, delta, conversion) <= epsilon:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def sigma_for(sensitivity: float, budget: Budget) -> float:

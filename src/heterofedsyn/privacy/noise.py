@@ -17,6 +17,9 @@ from heterofedsyn.privacy.trust import Trust
 
 _UNBIASED_SINCE = (0, 16)
 
+MOST_SIGMA = 2.0**40
+"""Noise that could reach the end of 64-bit integers would be cut off there, and so tell."""
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -33,9 +36,14 @@ class Calibration:
     @classmethod
     def of(cls, sensitivity: float, budget: Budget, integers: int, trust: Trust) -> Calibration:
         """The noise for a release of so many integers at this price."""
+        sigma = trust.site_sigma(sensitivity, budget, integers)
+        if sigma > MOST_SIGMA:
+            raise PrivacyRefusal(
+                f"noise of sigma {sigma:.3g} does not fit 64-bit integers; ask with a larger share"
+            )
         return cls(
             sensitivity=sensitivity,
-            sigma=trust.site_sigma(sensitivity, budget, integers),
+            sigma=sigma,
             budget=budget,
             alone=Budget(budget.rho * trust.alone_factor),
         )

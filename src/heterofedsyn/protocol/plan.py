@@ -12,6 +12,7 @@ from heterofedsyn.privacy.budget import Budget, Conversion
 from heterofedsyn.privacy.trust import Trust, trust_model
 
 PLAN_VERSION = 1
+MOST_ROWS_PER_UNIT = 10_000
 _SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -19,7 +20,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Schema, guarantee, sites and method of one study; its fingerprint names the study."""
 
     schema: str
-    """Fingerprint of the public schema."""
+    """Fingerprint of the schema by which sites encode: the public one, or one made from it."""
     epsilon: float
     delta: float
     conversion: str = Conversion.TIGHT.value
@@ -30,7 +31,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     method: str
     settings: dict[str, str | int | float | bool] = {}
     seed: int
-    """Public randomness of the hub: sketches, tie-breaks, synthesis. Never of noise."""
+    """Public randomness of the hub: sketches, ties, synthesis. No site draws noise from it."""
     version: int = PLAN_VERSION
 
     def __post_init__(self) -> None:
@@ -41,8 +42,12 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
                 raise UsageError(
                     f"site name {name!r} must be up to 64 letters, digits, '.', '_' or '-'"
                 )
-        if self.rows_per_unit < 1:
-            raise UsageError(f"rows per unit must be at least 1, not {self.rows_per_unit}")
+        if "sum" in self.sites:
+            raise UsageError("no site may be named 'sum'; that is the sum over sites")
+        if not 1 <= self.rows_per_unit <= MOST_ROWS_PER_UNIT:
+            raise UsageError(
+                f"rows per unit ({self.rows_per_unit}) must be in 1..{MOST_ROWS_PER_UNIT}"
+            )
         if self.unit is None and self.rows_per_unit != 1:
             raise UsageError("rows per unit needs a unit: name the column that identifies a person")
         if not 0 <= self.seed < 2**63:

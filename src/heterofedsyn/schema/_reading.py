@@ -186,6 +186,10 @@ def _zeros_and_ones(cells: Cells) -> Cells:
 
 
 def _whole_decimals(array: pa.Array) -> Cells:
+    kind = array.type
+    if kind.precision == kind.scale:  # no place before the point, so no room for `floor`
+        cells = numbers(array)
+        return Cells(_to_int64(cells.values), cells.missing, cells.read & (cells.values == 0))
     missing = mask(array.is_null())
     whole = mask(pc.equal(pc.floor(array), array))
     rounded = pc.fill_null(array.cast(pa.float64()), 0.0).to_numpy()

@@ -32,7 +32,10 @@ def identify(array: pa.Array, name: str) -> tuple[pa.DictionaryArray, _reading.M
     texts = pc.fill_null(texts, "")
     places = array.indices.cast(pa.int64()).fill_null(len(texts)).to_numpy()
     known = np.append(~_reading.is_empty(texts), False)[places]
-    return pa.DictionaryArray.from_arrays(pa.array(places, mask=~known), texts), known
+    # Several entries may spell one unit ("17" and "17.0"); each unit keeps one entry.
+    units = texts.unique()
+    entry = np.append(pc.index_in(texts, units).to_numpy(), -1)[places]
+    return pa.DictionaryArray.from_arrays(pa.array(entry, pa.int64(), mask=~known), units), known
 
 
 def number(identities: Sequence[pa.DictionaryArray]) -> Integers:

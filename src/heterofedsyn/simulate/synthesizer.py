@@ -15,7 +15,7 @@ from heterofedsyn.hub.method import Value, settings_of
 from heterofedsyn.privacy.budget import Conversion
 from heterofedsyn.protocol import Plan
 from heterofedsyn.schema import Encoded, EncodedTable, Schema, encode
-from heterofedsyn.simulate.run import Watcher, run_study, site_names
+from heterofedsyn.simulate.run import POOLED, Watcher, run_study, site_names
 from heterofedsyn.simulate.split import split
 from heterofedsyn.sources import open_source
 
@@ -49,14 +49,15 @@ class FederatedSynthesizer:
         noise_seed: int | None = None,
     ) -> None:
         self._method = make_method(method, settings)
-        self.schema = self._method.encoding(Schema.of(schema))
+        self.schema = Schema.of(schema)
+        self.encoding = self._method.encoding(self.schema)
         self._seed = secrets.randbits(62) if noise_seed is None else noise_seed
         self._noise_seed = noise_seed
         if noise_seed is not None:
             warnings.warn(SimulatedNoiseWarning(), stacklevel=2)
         self._unit = unit
         self._terms: dict[str, Any] = {
-            "schema": self.schema.fingerprint,
+            "schema": self.encoding.fingerprint,
             "epsilon": epsilon,
             "delta": delta,
             "conversion": conversion,
@@ -82,21 +83,30 @@ class FederatedSynthesizer:
         """
         named = sites if isinstance(sites, Mapping) else name_sites(sites)
         tables = {}
-        for name, table in named.items():
-            encoded = self.encode([table])
+        for name, holder in self.holders(named).items():
+            encoded = self.encode(holder)
             if remark := encoded.describe():
                 warnings.warn(f"{name}: {remark}", HeterofedsynWarning, stacklevel=2)
             tables[name] = encoded.table
         return self.fit_encoded(tables, watch=watch)
 
+    def holders(self, sites: Mapping[str, Any]) -> dict[str, list[Any]]:
+        """Whose rows are put together before anything is counted: each site's, or all of them.
+
+        A method that pools has one holder, and a person's rows are limited over all of its tables.
+        """
+        if self._method.pools and sites:
+            return {POOLED: list(sites.values())}
+        return {name: [table] for name, table in sites.items()}
+
     def encode(self, tables: Sequence[Any]) -> Encoded:
         """Tables or files of one holder, put together and encoded by the schema."""
-        wanted = list(self.schema.domain.names)
+        wanted = list(self.encoding.domain.names)
         if self._unit is not None and self._unit not in wanted:
             wanted.append(self._unit)
         batches = (batch for table in tables for batch in open_source(table).batches(wanted))
         return encode(
-            self.schema, batches, unit=self._unit, max_rows_per_unit=self._terms["rows_per_unit"]
+            self.encoding, batches, unit=self._unit, max_rows_per_unit=self._terms["rows_per_unit"]
         )
 
     def split(self, encoded: Encoded, sites: int, kind: str) -> list[EncodedTable]:
@@ -109,14 +119,30 @@ class FederatedSynthesizer:
         """Run the study over tables that are encoded already."""
         if not tables:
             raise UsageError("there is no site; give at least one table")
+        if self._release is not None:
+            raise UsageError(
+                "this synthesizer was fitted already; a second study spends a budget of its own: "
+                "make a new FederatedSynthesizer for it"
+            )
+        if self._method.pools and self._unit is not None and len(tables) > 1:
+            raise UsageError("rows of a person in several tables must be pooled before encoding")
         self._release = run_study(
-            self.schema,
+            self.encoding,
             self._plan(list(tables)),
             self._method,
             list(tables.values()),
             noise_seed=self._noise_seed,
             watch=watch,
         )
+        if self._terms["delta"] >= 1 / self._release.run.noisy_total:
+            text = (
+                f"delta {self._terms['delta']:g} is not below 1 / (number of rows): it would allow"
+            )
+            warnings.warn(
+                f"{text} publishing somebody's record outright; take a smaller one",
+                HeterofedsynWarning,
+                stacklevel=2,
+            )
         return self
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from threading import Lock
 
 from heterofedsyn.errors import ProtocolError
 from heterofedsyn.marginals.counting import Counts
@@ -13,8 +14,10 @@ from heterofedsyn.privacy.trust import Local, Trust
 from heterofedsyn.protocol import Answer, Part, Plan, Query, Released, decode, encode
 from heterofedsyn.schema import Domain, EncodedTable
 
-MOST_INTEGERS = 2**26
-"""The most one answer may hold, so that no query can exhaust a site's memory."""
+MOST_WORK = 2**26
+"""The most cells one answer may be made from, so that no query can exhaust a site's memory."""
+
+MOST_LABEL = 200
 
 
 class Site:
@@ -50,6 +53,7 @@ class Site:
         self._trust = trust or Local(len(plan.sites))
         self.ledger = Ledger(name, plan.budget if cap is None else min(cap, plan.budget))
         self._answers: dict[str, bytes] = {}
+        self._turn = Lock()
 
     def answer(self, message: bytes) -> bytes:
         """The answer to an encoded query; the same query again gets the same bytes, uncharged.
@@ -58,18 +62,28 @@ class Site:
             ProtocolError: if the query is malformed or belongs to another study.
             PrivacyRefusal: if it does not fit the ledger; nothing is released then.
         """
-        query = decode(message, Query)
-        fingerprint = query.fingerprint
-        if fingerprint in self._answers:
+        # One query at a time: two that fit alone must not both be answered if they do not together.
+        with self._turn:
+            query = decode(message, Query)
+            fingerprint = query.fingerprint
+            if fingerprint not in self._answers:
+                try:
+                    self._answers[fingerprint] = encode(self._answer(query, fingerprint))
+                except MemoryError:
+                    raise ProtocolError(f"query {query.label!r} is too large") from None
             return self._answers[fingerprint]
+
+    def _answer(self, query: Query, fingerprint: str) -> Answer:
         self._check(query)
+        # What cannot be paid is refused before any work is done for it.
+        cost = together(self._budget.part(part.share) for part in query.parts)
+        charged = self.ledger.charge(query.label, cost)
         calibrations = [self._calibrate(part) for part in query.parts]
         # COUNT
         self._counts.prepare(view for part in query.parts for view in part.statistic.views())
         exact = [part.statistic.exact(self._counts) for part in query.parts]
         # CHARGE
-        cost = together(calibration.budget for calibration in calibrations)
-        self.ledger = self.ledger.charge(query.label, cost)
+        self.ledger = charged
         # DRAW
         released = tuple(
             Released.of(
@@ -81,15 +95,13 @@ class Site:
             for i, (counts, calibration) in enumerate(zip(exact, calibrations, strict=True))
         )
         # KEEP
-        answer = Answer(
+        return Answer(
             study=self._study,
             query=fingerprint,
             site=self.name,
             simulated=self._noise.simulated,
             parts=released,
         )
-        self._answers[fingerprint] = encode(answer)
-        return self._answers[fingerprint]
 
     def _check(self, query: Query) -> None:
         if query.study != self._study:
@@ -98,15 +110,17 @@ class Site:
             raise ProtocolError(f"query {query.label!r} is for another site")
         if not query.parts:
             raise ProtocolError(f"query {query.label!r} asks for nothing")
+        if len(query.label) > MOST_LABEL:
+            raise ProtocolError(f"a label of {len(query.label):,} characters is too long")
         for part in query.parts:
             if not (math.isfinite(part.share) and 0 < part.share <= 1):
                 raise ProtocolError(f"a share of {part.share} must be above 0 and at most 1")
             part.statistic.check(self._domain)
-        integers = sum(part.statistic.integers(self._domain) for part in query.parts)
-        if integers > MOST_INTEGERS:
+        work = sum(part.statistic.work(self._domain) for part in query.parts)
+        if work > MOST_WORK:
             raise ProtocolError(
-                f"query {query.label!r} asks for {integers:,} integers, more than "
-                f"{MOST_INTEGERS:,}; ask for fewer pairs or take fewer bins"
+                f"query {query.label!r} needs {work:,} cells, more than {MOST_WORK:,}; ask for "
+                "fewer pairs or take fewer bins"
             )
 
     def _calibrate(self, part: Part) -> Calibration:

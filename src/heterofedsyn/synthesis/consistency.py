@@ -57,7 +57,8 @@ def norm_sub(values: Floats, total: float) -> Floats:
     falling = np.sort(values, axis=None)[::-1]
     shifts = (np.cumsum(falling) - total) / np.arange(1, falling.size + 1)
     # With the k largest kept, all are shifted by shifts[k - 1]: keep as many as stay above 0.
-    kept = int(np.flatnonzero(falling > shifts)[-1]) if total > 0 else 0
+    above = np.flatnonzero(falling > shifts)
+    kept = int(above[-1]) if total > 0 and above.size else 0
     clipped: Floats = np.maximum(values - shifts[kept], 0.0)
     mass = float(clipped.sum())
     return clipped * (total / mass) if mass > 0 else clipped

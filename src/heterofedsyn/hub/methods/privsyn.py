@@ -46,7 +46,7 @@ class PrivSyn(Federated):
             pair: max(0.0, float(noisy.values[0]) / UNITS_PER_COUNT)
             for pair, noisy in zip(pairs, round_.totals(), strict=True)
         }
-        chosen = greedy(scores, setting.domain, third)
+        chosen = greedy(scores, setting.domain, Budget(third.rho / setting.rows_per_unit**2))
         frequencies = {pair: score / targets.total for pair, score in scores.items()}
         if not chosen:
             return Outcome(Model(self.synthesizer, (targets,)), frequencies, (NO_PAIR,))
