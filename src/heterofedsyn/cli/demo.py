@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from heterofedsyn.cli._options import NoiseSeed, Overwrite
+
 BASELINE = "independent"
 OUT = Path("heterofedsyn-demo")
 """Holds nothing but demos, so an earlier one is replaced without asking."""
@@ -18,13 +20,8 @@ def demo(
     delta: Annotated[float, typer.Option(help="Below 1 / (all rows).")] = 1e-9,
     patients: Annotated[int, typer.Option(help="Invented patients, over all hospitals.")] = 100_000,
     method: Annotated[str, typer.Option(help="As in `simulate`.")] = "wavetree",
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Reproducible noise, FOR RESEARCH: anyone with the seed can undo it."),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an earlier release in --out.")
-    ] = False,
+    seed: NoiseSeed = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Make a private synthetic table of five invented hospitals.
 

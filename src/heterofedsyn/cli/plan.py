@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heterofedsyn.cli._options import (
+    ConversionName,
+    Delta,
+    Epsilon,
+    SchemaFile,
+    Settings,
+    TrustModel,
+    read_settings,
+)
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,36 +26,17 @@ MOST_LINES = 40
 
 
 def plan(
-    schema: Annotated[Path, typer.Option(help="The public schema (TOML).")],
+    schema: SchemaFile,
     rows: Annotated[int, typer.Option(help="Expected rows over all sites; a public guess.")],
-    epsilon: Annotated[float, typer.Option(help="Privacy budget of every record.")],
-    delta: Annotated[float, typer.Option(help="Below 1 / (all rows); 1e-9 is usual.")],
+    epsilon: Epsilon,
+    delta: Delta,
     sites: Annotated[int, typer.Option(help="How many sites take part.")] = 5,
-    trust: Annotated[
-        str,
-        typer.Option(
-            metavar="MODEL",
-            help="local (everyone may see every answer) or secure-aggregation (only sums over "
-            "sites are seen).",
-        ),
-    ] = "local",
-    conversion: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="How epsilon and delta become rho: tight, or the paper's: paper."
-        ),
-    ] = "tight",
+    trust: TrustModel = "local",
+    conversion: ConversionName = "tight",
     method: Annotated[
         str, typer.Option(metavar="NAME", help="Only wavetree can be planned so far.")
     ] = "wavetree",
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="A setting of the method, such as score=0.1; repeat.",
-        ),
-    ] = None,
+    setting: Settings = None,
     max_rows_per_unit: Annotated[
         int, typer.Option(help="Rows of one person that will count, if a person may have several.")
     ] = 1,
@@ -60,7 +49,6 @@ def plan(
     """
     from dataclasses import asdict
 
-    from heterofedsyn.cli.simulate import _settings
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.forecast import forecast
     from heterofedsyn.hub.method import settings_of
@@ -69,7 +57,7 @@ def plan(
     from heterofedsyn.schema import Schema
     from heterofedsyn.simulate.split import MOST_SITES
 
-    chosen = make_method(method, _settings(setting or []))
+    chosen = make_method(method, read_settings(setting))
     if not isinstance(chosen, WaveTree):
         raise UsageError(
             f"only 'wavetree' can be planned, not {method!r}: what other methods measure depends "

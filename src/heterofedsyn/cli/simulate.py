@@ -8,6 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heterofedsyn.cli._options import (
+    ConversionName,
+    Delta,
+    Epsilon,
+    NoiseSeed,
+    Overwrite,
+    SchemaFile,
+    Settings,
+    TrustModel,
+    read_settings,
+)
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,9 +30,9 @@ SPLIT = "uniform"
 
 
 def simulate(
-    schema: Annotated[Path, typer.Option(help="The public schema (TOML).")],
-    epsilon: Annotated[float, typer.Option(help="Privacy budget of every record.")],
-    delta: Annotated[float, typer.Option(help="Below 1 / (all rows); 1e-9 is usual.")],
+    schema: SchemaFile,
+    epsilon: Epsilon,
+    delta: Delta,
     out: Annotated[Path, typer.Option(help="Folder for the release.")],
     data: Annotated[
         list[Path] | None,
@@ -55,28 +66,9 @@ def simulate(
             "independent, local-merge, or privsyn (which pools all rows: not federated).",
         ),
     ] = "wavetree",
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="A setting of the method, such as q=0.2; repeat.",
-        ),
-    ] = None,
-    trust: Annotated[
-        str,
-        typer.Option(
-            metavar="MODEL",
-            help="local (everyone may see every answer) or secure-aggregation (only sums over "
-            "sites are seen).",
-        ),
-    ] = "local",
-    conversion: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="How epsilon and delta become rho: tight, or the paper's: paper."
-        ),
-    ] = "tight",
+    setting: Settings = None,
+    trust: TrustModel = "local",
+    conversion: ConversionName = "tight",
     unit: Annotated[
         str | None,
         typer.Option(
@@ -92,13 +84,8 @@ def simulate(
     rows: Annotated[
         int | None, typer.Option(help="Synthetic rows; the noisy total unless given.")
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Reproducible noise, FOR RESEARCH: anyone with the seed can undo it."),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an earlier release in --out.")
-    ] = False,
+    seed: NoiseSeed = None,
+    overwrite: Overwrite = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Run a federated study on files and write a release.
@@ -120,7 +107,7 @@ def simulate(
         epsilon=epsilon,
         delta=delta,
         method=method,
-        settings=_settings(setting or []),
+        settings=read_settings(setting),
         trust=trust,
         conversion=conversion,
         unit=unit,
@@ -162,18 +149,6 @@ def simulate(
     print(f"guarantee: {guarantee(release.privacy)}")
     for remark in release.run.remarks:
         print(f"remark: {remark}")
-
-
-def _settings(texts: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not (name and equals and value):
-            raise UsageError(f"--set {text!r} must be NAME=VALUE, such as q=0.2")
-        if name in found:
-            raise UsageError(f"--set {name} is given twice; keep one")
-        found[name] = value
-    return found
 
 
 def _files(texts: list[str]) -> dict[str, Path]:

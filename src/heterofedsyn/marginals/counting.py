@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -18,6 +19,15 @@ _WORTH_A_THREAD = 1_000_000
 
 _BLOCKS_PER_THREAD = 8
 """Pairs are handed out in this many blocks, so that an unlucky thread does not hold up the rest."""
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads that wait for the next table: starting them costs as much as counting a small one."""
+    return ThreadPoolExecutor(threads)
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has none of the threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +62,10 @@ def count_pairs(
     if threads == 1:
         count(0, len(wanted))
     else:
-        edges = np.linspace(0, len(wanted), threads * _BLOCKS_PER_THREAD + 1).astype(int)
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(count, edges[:-1], edges[1:]))
+        work = table.rows * len(wanted) // threads
+        blocks = threads * min(_BLOCKS_PER_THREAD, 1 + work // _WORTH_A_THREAD)
+        edges = np.linspace(0, len(wanted), blocks + 1).astype(int)
+        list(_pool(threads).map(count, edges[:-1], edges[1:]))
     frozen(out)
     return tuple(Marginal(pair, out[offsets[i] : offsets[i + 1]]) for i, pair in enumerate(wanted))
 

@@ -1,0 +1,54 @@
+"""Options that several commands share, each worded once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heterofedsyn.errors import UsageError
+
+SchemaFile = Annotated[Path, typer.Option(help="The public schema (TOML).")]
+Epsilon = Annotated[float, typer.Option(help="Privacy budget of every record.")]
+Delta = Annotated[float, typer.Option(help="Below 1 / (all rows); 1e-9 is usual.")]
+TrustModel = Annotated[
+    str,
+    typer.Option(
+        metavar="MODEL",
+        help="local (everyone may see every answer) or secure-aggregation (only sums over sites "
+        "are seen).",
+    ),
+]
+ConversionName = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="How epsilon and delta become rho: tight, or the paper's: paper."
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="A setting of the method, such as q=0.2; repeat."
+    ),
+]
+NoiseSeed = Annotated[
+    int | None,
+    typer.Option(help="Reproducible noise, FOR RESEARCH: anyone with the seed can undo it."),
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace an earlier release in --out.")
+]
+
+
+def read_settings(texts: list[str] | None) -> dict[str, str]:
+    """The settings of `--set`, each once."""
+    found: dict[str, str] = {}
+    for text in texts or []:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise UsageError(f"--set {text!r} must be NAME=VALUE, such as q=0.2")
+        if name in found:
+            raise UsageError(f"--set {name} is given twice; keep one")
+        found[name] = value
+    return found
