@@ -19,7 +19,7 @@ import numpy as np
 
 from heterofedsyn.errors import PrivacyRefusal, UsageError
 from heterofedsyn.hub.method import Setting
-from heterofedsyn.hub.methods.wavetree import Mode, WaveTree
+from heterofedsyn.hub.methods.wavetree import Mode, WaveTree, waved
 from heterofedsyn.hub.trial import Bench, Ladder, Trial, studies
 from heterofedsyn.marginals.statistics import Flat, Haar, Statistic, Total, haar_levels
 from heterofedsyn.privacy.budget import Budget, together
@@ -477,7 +477,7 @@ class _Draft:
     ) -> ColumnForecast:
         errors = [trial.errors[column.name] for trial in trials if column.name in trial.errors]
         groups = [trial.groups[column.name] for trial in trials if column.name in trial.groups]
-        haar = _waved(column)
+        haar = waved(column.ordered, column.size)
         typical = self.rows / column.size
         noise = value_noise(sigmas, haar=haar)
         return ColumnForecast(
@@ -501,7 +501,7 @@ class _Draft:
         unit = sum(prices) * whole / math.sqrt(column.size)
         for size in range(min(column.size - 1, 1_000), 1, -1):
             price = unit * math.sqrt(size) / (others + math.sqrt(size))
-            levels = haar_levels(size) if column.ordered and size > 4 else 1
+            levels = haar_levels(size) if waved(column.ordered, size) else 1
             kept = prices[:levels]
             noise = value_noise(
                 [math.sqrt(sum(kept) / (part * price)) for part in kept], haar=levels > 1
@@ -532,10 +532,6 @@ def _range(one_way: float, loose: Sequence[float], close: Sequence[float]) -> tu
 def _statistic(part: Planned) -> Flat | Haar:
     (name,) = part.attributes
     return Flat((name,)) if part.level is None else Haar((name,), part.level)
-
-
-def _waved(column: Column) -> bool:
-    return column.ordered and column.size > 4
 
 
 def _most_groups(column: Column, groups: float) -> int:

@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
-from heterofedsyn.hub.methods.wavetree import Mode, WaveTree
-from heterofedsyn.marginals.statistics import Flat, Haar, Total
+from heterofedsyn.hub.methods.wavetree import Mode, WaveTree, waved
+from heterofedsyn.marginals.statistics import Flat, Haar, Total, haar_differences
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Column, IntegerColumn, NumberColumn, Schema
 from heterofedsyn.synthesis import Denoising, Measurement, Targets
@@ -84,7 +84,6 @@ class Trial:
         close: the same of pairs that depend strongly, measured if the mode measures pairs.
     """
 
-    mode: str
     errors: dict[str, float]
     groups: dict[str, int]
     loose: tuple[float, ...]
@@ -184,7 +183,6 @@ class Bench:
         }
         chosen = finished.choose(invent)
         return Trial(
-            ladder.mode.name,
             errors,
             {name: int(groups.max()) + 1 for name, groups in grid.items()} if ladder.pairs else {},
             tuple(finished.pair(first, second, 0.0, invent, rng) for first, second in chosen),
@@ -360,7 +358,7 @@ def shape(column: Column, kind: str, slope: float, rng: np.random.Generator) -> 
         slope: exponent of Zipf's law, for the others.
     """
     size = column.size
-    if not column.ordered or size <= 4:
+    if not waved(column.ordered, size):
         zipf = rng.permutation((np.arange(size) + 1.0) ** -slope)
         return _scaled(zipf)
     at = (np.arange(size) + 0.5) / size
@@ -403,13 +401,7 @@ def _exact(statistic: Flat | Haar, counts: Integers) -> Integers:
     """The statistic of an invented column."""
     if isinstance(statistic, Flat):
         return counts
-    nodes = 1 << statistic.level
-    leaves = 1 << (counts.size - 1).bit_length()
-    padded = np.zeros(leaves, dtype=np.int64)
-    padded[: counts.size] = counts
-    halves = padded.reshape(nodes, 2, -1).sum(axis=2)
-    differences: Integers = halves[:, 0] - halves[:, 1]
-    return differences
+    return haar_differences(counts, statistic.level)
 
 
 def _allocated(weights: Floats, rows: int, rng: np.random.Generator) -> Floats:

@@ -173,12 +173,7 @@ class Haar(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="haar"):
         return 1.0
 
     def exact(self, counts: Counts) -> Integers:
-        flat = counts.of(whole(self.attributes))
-        padded = np.zeros(1 << haar_levels(flat.size), dtype=np.int64)
-        padded[: flat.size] = flat
-        halves = padded.reshape(1 << self.level, 2, -1).sum(axis=2)
-        differences: Integers = halves[:, 0] - halves[:, 1]
-        return differences
+        return haar_differences(counts.of(whole(self.attributes)), self.level)
 
 
 class Grouped(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="grouped"):
@@ -223,6 +218,15 @@ class Grouped(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="grou
 def haar_levels(size: int) -> int:
     """How often so many values can be halved."""
     return (size - 1).bit_length()
+
+
+def haar_differences(counts: Integers, level: int) -> Integers:
+    """Left minus right in every node of a level of halving, the values padded to a power of two."""
+    padded = np.zeros(1 << haar_levels(counts.size), dtype=np.int64)
+    padded[: counts.size] = counts
+    halves = padded.reshape(1 << level, 2, -1).sum(axis=2)
+    differences: Integers = halves[:, 0] - halves[:, 1]
+    return differences
 
 
 UNITS_PER_COUNT = 1024

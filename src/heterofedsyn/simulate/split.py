@@ -14,7 +14,7 @@ DIRICHLET_CONCENTRATION = 0.5
 """Smaller means more skewed; 0.5 is the usual choice in federated benchmarks."""
 
 MOST_SITES = 10_000
-"""More than any federation has, and few enough to be simulated."""
+"""More than any federation has; already some hundred take patience."""
 
 
 class Split(StrEnum):

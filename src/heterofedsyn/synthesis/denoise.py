@@ -151,6 +151,6 @@ def shrink(table: Floats, sigma: float) -> Floats:
     u = singular / scale
     above = u > 1 + math.sqrt(beta)
     inner = np.maximum((u**2 - beta - 1) ** 2 - 4 * beta, 0)
-    kept = np.where(above, scale * np.sqrt(inner) / np.maximum(u, 1e-300), 0.0)
+    kept = np.where(above, scale * np.sqrt(inner) / np.maximum(u, TINY), 0.0)
     result: Floats = (left * kept) @ right
     return result

@@ -154,7 +154,7 @@ class WaveTree(Federated):
         parts: list[tuple[Statistic, Budget]] = []
         for name, share in zip(domain.names, shares, strict=True):
             levels = haar_levels(domain.size(name))
-            if setting.schema.column(name).ordered and domain.size(name) > 4:
+            if waved(setting.schema.column(name).ordered, domain.size(name)):
                 prices = share.evenly(levels)
                 parts += [(Haar((name,), level), p) for level, p in enumerate(prices)]
             else:
@@ -231,6 +231,11 @@ class Mode:
         """The budget for pairs when nothing needs to be scored."""
         ones, scores, pairs = self.shares
         return budget.split(ones, scores + pairs)[1]
+
+
+def waved(ordered: bool, size: int) -> bool:
+    """Whether a column is asked as Haar differences; for few values flat counts are as good."""
+    return ordered and size > 4
 
 
 def _grouped_pairs(pairs: Sequence[Clique], grid: Mapping[str, Integers]) -> list[Grouped]:
