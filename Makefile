@@ -45,9 +45,9 @@ COMPILE = $(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --no-config --u
 	--fork-strategy fewest --generate-hashes --no-header --no-emit-index-url $(if $(UPGRADE),--upgrade)
 lock: $(VENV)-lock/.uv-$(UV_VERSION) ## resolve the dependencies anew into locks/ (UPGRADE=1 for newer ones)
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
-		$(COMPILE) --group build --output-file locks/core.txt
+		$(COMPILE) --extra report --group build --output-file locks/core.txt
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
-		$(COMPILE) --group dev --constraint locks/core.txt --output-file locks/dev.txt
+		$(COMPILE) --extra eval --extra report --group dev --constraint locks/core.txt --output-file locks/dev.txt
 
 clean: ## remove everything made here, .venv too
 	rm -rf $(VENV) $(VENV)-lock build dist heterofedsyn-demo .hypothesis .import_linter_cache \
