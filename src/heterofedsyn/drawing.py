@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from heterofedsyn.errors import UsageError
@@ -75,14 +75,14 @@ def figure(width: float, height: float) -> Iterator[Figure]:
     import matplotlib
     from matplotlib.figure import Figure
 
-    style = {
+    style: dict[Any, Any] = {
         "axes.axisbelow": True,
         "axes.edgecolor": SOFT,
         "axes.facecolor": "none",
         "axes.labelcolor": INK,
         "axes.labelsize": TEXT,
         "axes.linewidth": 0.8,
-        "axes.prop_cycle": matplotlib.cycler(color=SERIES),
+        "axes.prop_cycle": f"cycler('color', {SERIES})",
         "axes.spines.right": False,
         "axes.spines.top": False,
         "axes.titlecolor": INK,
@@ -117,7 +117,7 @@ def svg(drawn: Figure, name: str, title: str = "", description: str = "") -> str
 
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    settings = {"svg.fonttype": "none", "svg.hashsalt": name}
+    settings: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": name}
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         # Widths are measured with a font that lacks some scripts; a browser's has them.
         warnings.simplefilter("ignore")
