@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -17,6 +17,8 @@ from heterofedsyn._arrays import stream
 from heterofedsyn._files import check_place, written_whole
 from heterofedsyn._version import __version__
 from heterofedsyn.errors import HeterofedsynError, ReleaseError, UsageError
+from heterofedsyn.hub.accuracy import Accuracy, accuracy_of
+from heterofedsyn.hub.differences import SiteSummary
 from heterofedsyn.hub.method import Model, Outcome, Value, make_rebuild, make_synthesizer
 from heterofedsyn.hub.statement import PrivacyStatement
 from heterofedsyn.privacy.noisy import Noisy
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 MODEL_FORMAT = 1
 _MAGIC = b"heterofedsyn model"
 _DAMAGED = "the file is damaged; fetch the release again"
-_FILES = ("model", "privacy.json", "run.json", "synthetic.csv", "synthetic.parquet")
+_FILES = ("model", "privacy.json", "run.json", "synthetic.csv", "synthetic.parquet", "report.html")
 MOST_ROWS = 100_000_000
 """Of one drawing, so that no slip of the finger exhausts a machine."""
 
@@ -60,9 +62,13 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     noisy_total: int
     pairs: tuple[ScoredPair, ...]
     remarks: tuple[str, ...]
+    differences: tuple[SiteSummary, ...] = ()
+    """How each site differs from the others; empty where sites are not seen singly."""
 
     @classmethod
-    def of(cls, plan: Plan, outcome: Outcome) -> RunRecord:
+    def of(
+        cls, plan: Plan, outcome: Outcome, differences: tuple[SiteSummary, ...] = ()
+    ) -> RunRecord:
         """The record of a finished study."""
         measured = {pair for targets in outcome.model.targets for pair in targets.pairs}
         pairs = [
@@ -80,6 +86,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
             noisy_total=max(1, round(outcome.model.total)),
             pairs=tuple(pairs),
             remarks=outcome.remarks,
+            differences=differences,
         )
 
 
@@ -120,6 +127,22 @@ class Release:
             raise UsageError(f"seed ({seed}) must be at least 0")
         rng = np.random.default_rng() if seed is None else stream(seed, "sample")
         return decode(self.schema, self._synthesize(wanted, rng), rng)
+
+    def accuracy(
+        self, attributes: str | Sequence[str], groups: Sequence[int] | None = None
+    ) -> Accuracy:
+        """The standard error of a released marginal: of one column, a pair, or `()`, the total.
+
+        Args:
+            attributes: names of columns, in any order.
+            groups: for one column, a group number for every value: errors are then those of sums
+                over groups, which for long stretches of an ordered column are far smaller than
+                those of its values would suggest.
+
+        Raises:
+            UsageError: if the pair was not measured.
+        """
+        return accuracy_of(self.model.targets, attributes, groups, self.run.noisy_total)
 
     def save(self, folder: str | Path, *, rows: int | None = None, overwrite: bool = False) -> Path:
         """Write the release as a folder, all of it or nothing, with so many synthetic rows.

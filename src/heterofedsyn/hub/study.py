@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 from heterofedsyn.errors import UsageError
+from heterofedsyn.hub.differences import differences
 from heterofedsyn.hub.method import Method, Outcome, Setting
 from heterofedsyn.hub.release import Release, RunRecord
 from heterofedsyn.hub.rounds import Ask, Round, make_query, receive
@@ -43,5 +44,5 @@ def federate(
         schema=schema,
         model=outcome.model,
         privacy=state(plan, accounts, simulated=simulated),
-        run=RunRecord.of(plan, outcome),
+        run=RunRecord.of(plan, outcome, differences(schema, plan.sites, accounts.rounds)),
     )
