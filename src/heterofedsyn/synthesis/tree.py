@@ -51,8 +51,17 @@ class Tree:
         return estimates.refine(drawn, rng)
 
 
-def _sample(estimates: Estimates, rows: int, rng: np.random.Generator) -> dict[str, Integers]:
-    """Group codes of every attribute."""
+@dataclass(frozen=True)
+class Step:
+    """How one attribute is drawn: given its parent, the label, both, or by itself."""
+
+    name: str
+    parent: str | None
+    given_label: bool
+
+
+def steps(estimates: Estimates) -> tuple[Step, ...]:
+    """Every attribute in the order of drawing: the label, then one tree after the other."""
     label, residuals = estimates.label, estimates.residuals
     with_label = {
         (pair[0] if pair[1] == label else pair[1]): weight
@@ -64,23 +73,34 @@ def _sample(estimates: Estimates, rows: int, rng: np.random.Generator) -> dict[s
     for first, second in spanning_forest(others):
         beside[first].append(second)
         beside[second].append(first)
-    columns: dict[str, Integers] = {}
+    found: dict[str, Step] = {}
     if label is not None:
-        columns[label] = allocate(estimates.singles[label], rows, rng)
+        found[label] = Step(label, None, False)
     roots = sorted(estimates.domain.names, key=lambda name: -with_label.get(name, 0.0))
     for root in roots:
-        if root in columns:
+        if root in found:
             continue
-        columns[root] = _root(estimates, root, root in with_label, columns, rows, rng)
+        found[root] = Step(root, None, root in with_label)
         waiting = [root]
         while waiting:
             parent = waiting.pop(0)
             for child in beside[parent]:
-                if child not in columns:
-                    columns[child] = _child(
-                        estimates, parent, child, child in with_label, columns, rng
-                    )
+                if child not in found:
+                    found[child] = Step(child, parent, child in with_label)
                     waiting.append(child)
+    return tuple(found.values())
+
+
+def _sample(estimates: Estimates, rows: int, rng: np.random.Generator) -> dict[str, Integers]:
+    """Group codes of every attribute."""
+    columns: dict[str, Integers] = {}
+    for step in steps(estimates):
+        if step.parent is None:
+            columns[step.name] = _root(estimates, step.name, step.given_label, columns, rows, rng)
+        else:
+            columns[step.name] = _child(
+                estimates, step.parent, step.name, step.given_label, columns, rng
+            )
     return columns
 
 
