@@ -108,7 +108,7 @@ class _Sums:
         if flat is not None:
             # Counts shifted to add up to the total, about which they say nothing more.
             members = np.bincount(groups).astype(np.float64)
-            apart: Floats = np.bincount(groups, flat.values - flat.values.mean())
+            apart = np.bincount(groups, flat.values - flat.values.mean()).astype(np.float64)
             spread = np.diag(members) - np.outer(members, members) / size
             return cls(members / size, apart, flat.variance * spread, total)
         ladder = haar_ladder(targets, name)
