@@ -81,10 +81,21 @@ def test_the_package_keeps_its_contracts() -> None:
             "Only sites and what stands above them read sources",
         ),
         ("schema", "import heterofedsyn.protocol", "Imports go downwards only"),
-        (
-            "protocol",
-            "import pandas",
-            "Scoring and plotting libraries stay in evaluation and bench",
+        ("evaluation", "import heterofedsyn.drawing", "Imports go downwards only"),
+        ("hub", "import heterofedsyn.evaluation", "Imports go downwards only"),
+        ("report", "import heterofedsyn.bench", "Imports go downwards only"),
+        *(
+            (
+                package,
+                f"import {library}",
+                "Scoring and plotting libraries stay where results are scored or shown",
+            )
+            for package, library in (
+                ("protocol", "pandas"),
+                ("hub", "matplotlib"),
+                ("simulate", "sklearn"),
+                ("cli", "xgboost"),
+            )
         ),
     ],
 )

@@ -75,6 +75,60 @@ def test_every_declared_dependency_is_locked() -> None:
         assert {name_of(entry) for entry in extra} <= dev.keys()
 
 
+def test_the_core_lock_holds_what_makes_a_report_and_no_scoring_library() -> None:
+    """`make demo` ends with a report; large learning libraries are not for everyone."""
+    extras, core = project()["project"]["optional-dependencies"], locked(LOCKS[0])
+    assert {name_of(entry) for entry in extras["report"]} <= core.keys()
+    assert not {name_of(entry) for entry in extras["eval"]} & core.keys()
+
+
+@pytest.mark.thorough
+def test_the_package_works_without_its_extras(tmp_path: Path) -> None:
+    """Every module can be read, and the command line says what it can do."""
+    extras = {"jinja2", "matplotlib", "ot", "pandas", "sklearn", "xgboost", "mbi", "jax"}
+    script = f"""
+import importlib, pkgutil, sys
+for name in {sorted(extras)}:
+    sys.modules[name] = None  # importing it fails from now on
+import heterofedsyn
+for module in pkgutil.walk_packages(heterofedsyn.__path__, "heterofedsyn."):
+    if module.name != "heterofedsyn.__main__":
+        importlib.import_module(module.name)
+from heterofedsyn.cli.app import run
+sys.exit(run(["--help"]))
+"""
+    command = [sys.executable, "-W", "error", "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "simulate" in done.stdout
+
+
+@pytest.mark.thorough
+def test_help_reads_no_heavy_library(tmp_path: Path) -> None:
+    heavy = [
+        "matplotlib",
+        "pandas",
+        "sklearn",
+        "xgboost",
+        "ot",
+        "jinja2",
+        "numba",
+        "pyarrow",
+        "scipy",
+        "jax",
+    ]
+    script = f"""
+import sys
+from heterofedsyn.cli.app import run
+code = run(["--help"])
+print([name for name in {heavy} if name in sys.modules], file=sys.stderr)
+sys.exit(code)
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
 def test_what_builds_the_package_is_declared_once() -> None:
     assert project()["build-system"]["requires"] == project()["dependency-groups"]["build"]
 
