@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from heterofedsyn.errors import DataError
 from heterofedsyn.schema import Domain, EncodedTable, Schema, encode
 from heterofedsyn.sources import open_source
 
@@ -18,6 +19,23 @@ def data_folder() -> Path | None:
     named = os.environ.get("HETEROFEDSYN_DATA")
     folder = Path(named) if named else Path("..") / "shared" / "data"
     return folder if (folder / "adult").is_dir() else None
+
+
+def need_data() -> Path:
+    """The folder of benchmark tables.
+
+    Raises:
+        DataError: saying how to get them, if they are not at hand.
+    """
+    folder = data_folder()
+    if folder is None:
+        named = os.environ.get("HETEROFEDSYN_DATA")
+        place = f"in HETEROFEDSYN_DATA ({named})" if named else "in ../shared/data"
+        raise DataError(
+            f"the benchmark tables are not {place}; fetch them with `heterofedsyn bench data` and "
+            "set HETEROFEDSYN_DATA to their folder"
+        )
+    return folder
 
 
 def real_table(folder: Path, name: str) -> tuple[Schema, EncodedTable]:
