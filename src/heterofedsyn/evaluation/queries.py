@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heterofedsyn._arrays import Floats, Integers, frozen, stream
 from heterofedsyn.errors import UsageError
-from heterofedsyn.evaluation.tvd import is_numeric, rows_of
-from heterofedsyn.schema import Column, DatetimeColumn, IntegerColumn, NumberColumn, Schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-Mask = NDArray[np.bool_]
+from heterofedsyn.evaluation.grid import is_numeric, span
+from heterofedsyn.evaluation.rows import Mask, read_real, read_synthetic
+from heterofedsyn.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +18,7 @@ class RangeQueries:
     """Queries that ask for low <= value <= high in a few attributes each.
 
     One row per query and one entry per condition: the attribute's place in the schema and the ends
-    of the interval, on the scale of `table_values`. A condition on a category has low = high.
+    of the interval, on the scale of `Rows.values`. A condition on a category has low = high.
     """
 
     places: Integers
@@ -53,7 +45,7 @@ class RangeQueries:
             raise UsageError(f"queries ({queries}) must be at least 1")
         places = np.argsort(rng.random((queries, width)), axis=1)[:, :ways]
         first, second = rng.random((2, queries, ways))
-        bottom, top = np.array([_span(column) for column in schema.columns]).T[:, places]
+        bottom, top = np.array([span(column) for column in schema.columns]).T[:, places]
         interval = np.array([is_numeric(column) for column in schema.columns])[places]
         low = np.minimum(bottom + first * (top - bottom), top)
         high = np.minimum(low + second * (top - low), top)
@@ -92,7 +84,7 @@ def range_query_error(
         ways: conditions per query.
         cut: asks as many synthetic rows as there are real ones: the first of a seeded shuffle.
     """
-    truth, made = (table_values(schema, rows_of(schema, table)) for table in (real, synthetic))
+    truth, made = read_real(schema, real).values, read_synthetic(schema, synthetic).values
     if cut:
         made = cut_to(made, truth.shape[1], seed)
     return seeded_queries(schema, ways, queries, seed).error(truth, made)
@@ -109,62 +101,7 @@ def cut_to(values: Floats, rows: int, seed: int = 0) -> Floats:
     return values[:, order[:rows]]
 
 
-def table_values(schema: Schema, batches: Iterable[pa.RecordBatch]) -> Floats:
-    """The rows that fit the schema as numbers, one row of values per attribute.
-
-    Numbers are read and clamped as the schema's columns do, moments become seconds since 1970,
-    categories and truth values their codes, and nulls NaN, which satisfies no condition.
-    """
-    parts = [_batch_values(schema, batch) for batch in batches]
-    return np.concatenate([np.empty((len(schema.columns), 0)), *parts], axis=1)
-
-
 def _within(values: Floats, low: float, high: float) -> Mask:
     held: Mask = values >= low
     held &= values <= high
     return held
-
-
-def _span(column: Column) -> tuple[float, float]:
-    """The ends of a range, or the first and the last code of a value."""
-    if isinstance(column, DatetimeColumn):
-        start, second = datetime(1970, 1, 1), timedelta(seconds=1)
-        return (column.min - start) / second, (column.max - start) / second
-    if isinstance(column, IntegerColumn | NumberColumn):
-        return float(column.min), float(column.max)
-    return 0.0, float(column.size - column.nullable - 1)
-
-
-def _batch_values(schema: Schema, batch: pa.RecordBatch) -> Floats:
-    values = np.empty((len(schema.columns), batch.num_rows))
-    fits = np.ones(batch.num_rows, np.bool_)
-    for place, column in enumerate(schema.columns):
-        array = batch.column(column.name)
-        read = _read_numbers if is_numeric(column) else _read_codes
-        values[place], readable, missing = read(column, array)
-        values[place][missing] = np.nan
-        fits &= (missing & column.nullable) | (readable & ~missing)
-    return values if fits.all() else np.compress(fits, values, axis=1)
-
-
-def _read_numbers(column: Column, array: pa.Array) -> tuple[Floats, Mask, Mask]:
-    import pyarrow as pa
-
-    from heterofedsyn.schema import _reading
-
-    if isinstance(array, pa.DictionaryArray):
-        array = array.dictionary_decode()
-    array = _reading.plain(array)
-    if isinstance(column, IntegerColumn):
-        cells = _reading.whole_numbers(array)
-    elif isinstance(column, DatetimeColumn):
-        cells = _reading.seconds(array)
-    else:
-        cells = _reading.numbers(array)
-    return np.clip(cells.values.astype(np.float64), *_span(column)), cells.read, cells.missing
-
-
-def _read_codes(column: Column, array: pa.Array) -> tuple[Floats, Mask, Mask]:
-    codes, fits = column.encode(array)
-    null = column.size - 1 if column.nullable else column.size
-    return codes.astype(np.float64), fits, codes == null

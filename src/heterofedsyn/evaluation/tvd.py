@@ -1,34 +1,33 @@
-"""Total variation distance between marginals, on the schema's grid or on a coarser one."""
+"""Total variation distance between marginals: the part of the rows that lie elsewhere."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
 from heterofedsyn.errors import UsageError
 from heterofedsyn.marginals.counting import Marginal, count_pairs, count_single
-from heterofedsyn.schema import (
-    Column,
-    DatetimeColumn,
-    EncodedTable,
-    IntegerColumn,
-    NumberColumn,
-    Schema,
-)
-from heterofedsyn.sources import open_source
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from heterofedsyn.schema import Clique, EncodedTable
 
 
 @dataclass(frozen=True)
 class TotalVariation:
-    """Mean distance over all attributes and over all pairs; 0 is equal, 1 is disjoint."""
+    """Distances of all attributes and of all pairs; 0 is equal, 1 is disjoint."""
 
-    one_way: float
-    two_way: float
+    attributes: dict[str, float]
+    pairs: dict[Clique, float]
+
+    @property
+    def one_way(self) -> float:
+        """The mean over attributes."""
+        return _mean(self.attributes.values())
+
+    @property
+    def two_way(self) -> float:
+        """The mean over pairs; 0 if there is none."""
+        return _mean(self.pairs.values())
 
 
 def total_variation(real: EncodedTable, synthetic: EncodedTable) -> TotalVariation:
@@ -36,44 +35,19 @@ def total_variation(real: EncodedTable, synthetic: EncodedTable) -> TotalVariati
     if real.domain != synthetic.domain:
         raise UsageError("tables of different schemas cannot be compared")
 
-    def singles(table: EncodedTable) -> list[Marginal]:
-        return [count_single(table, name) for name in table.domain.names]
-
     def distance(first: Marginal, second: Marginal) -> float:
         apart = first.counts / max(1, real.rows) - second.counts / max(1, synthetic.rows)
         return 0.5 * float(np.abs(apart).sum())
 
-    one_way = [distance(*both) for both in zip(singles(real), singles(synthetic), strict=True)]
-    pairs = zip(count_pairs(real), count_pairs(synthetic), strict=True)
-    two_way = [distance(*both) for both in pairs] or [0.0]
-    return TotalVariation(float(np.mean(one_way)), float(np.mean(two_way)))
+    names = real.domain.names
+    return TotalVariation(
+        {name: distance(count_single(real, name), count_single(synthetic, name)) for name in names},
+        {
+            first.clique: distance(first, second)
+            for first, second in zip(count_pairs(real), count_pairs(synthetic), strict=True)
+        },
+    )
 
 
-def coarse(schema: Schema, bins: int = 20) -> Schema:
-    """The same schema with at most so many equal bins a column, and no atoms.
-
-    >>> age = {"name": "age", "type": "integer", "min": 17, "max": 90, "atoms": [17], "bins": 30}
-    >>> coarse(Schema.of({"columns": [age]})).domain
-    Domain(names=('age',), sizes=(20,))
-    """
-    if bins < 1:
-        raise UsageError(f"bins ({bins}) must be at least 1")
-
-    def cut(column: Column) -> Column:
-        if not is_numeric(column):
-            return column
-        assert column.bins is not None
-        fewer: dict[str, Any] = {"bins": min(bins, column.bins), "atoms": ()}
-        return replace(column, **fewer)
-
-    return replace(schema, columns=tuple(cut(column) for column in schema.columns))
-
-
-def is_numeric(column: Column) -> TypeGuard[IntegerColumn | NumberColumn | DatetimeColumn]:
-    """Whether values lie on a line: a range has bins, and a condition on it is an interval."""
-    return isinstance(column, (IntegerColumn, NumberColumn, DatetimeColumn))
-
-
-def rows_of(schema: Schema, table: object) -> list[pa.RecordBatch]:
-    """The schema's columns of an Arrow table, a data frame, a stream or a file."""
-    return list(open_source(table).batches(schema.domain.names))
+def _mean(distances: Iterable[float]) -> float:
+    return float(np.mean([*distances] or [0.0]))

@@ -14,9 +14,10 @@ import numpy as np
 from numba import njit
 
 from heterofedsyn._arrays import Integers
-from heterofedsyn.evaluation.tvd import coarse, is_numeric, rows_of
+from heterofedsyn.evaluation.grid import coarse, is_numeric
+from heterofedsyn.evaluation.rows import Rows, read_real, read_synthetic
 from heterofedsyn.marginals.counting import Marginal, count_pairs
-from heterofedsyn.schema import EncodedTable, Schema, encode
+from heterofedsyn.schema import Schema
 
 
 def histogram_wasserstein(schema: Schema, real: object, synthetic: object) -> float | None:
@@ -24,24 +25,23 @@ def histogram_wasserstein(schema: Schema, real: object, synthetic: object) -> fl
 
     Every range becomes [0, 1] in at most 20 equal cells, whose mass lies in their centres.
     """
-    grid = coarse(schema)
-    truth, made = (encode(grid, rows_of(grid, table)).table for table in (real, synthetic))
-    return mean_over_pairs(grid, truth, made)
+    return mean_over_pairs(read_real(schema, real), read_synthetic(schema, synthetic))
 
 
-def mean_over_pairs(grid: Schema, real: EncodedTable, synthetic: EncodedTable) -> float | None:
-    """The mean over all pairs of numeric columns for tables encoded by a schema without atoms."""
+def mean_over_pairs(real: Rows, synthetic: Rows) -> float | None:
+    """The mean over all pairs of numeric columns."""
+    grid = coarse(real.schema)
     numeric = {column.name: column.bins for column in grid.columns if is_numeric(column)}
     pairs = [pair for pair in grid.domain.pairs() if set(pair) <= set(numeric)]
 
     def histogram(found: Marginal) -> Integers:
         first, second = found.clique
-        # The last code of a nullable column is null, which lies nowhere in the range.
-        return found.counts.reshape(grid.domain.shape(found.clique))[
+        # The codes past the bins are nulls and foreign cells, which lie nowhere in the range.
+        return found.counts.reshape(real.wide.domain.shape(found.clique))[
             : numeric[first], : numeric[second]
         ]
 
-    counts = zip(count_pairs(real, pairs), count_pairs(synthetic, pairs), strict=True)
+    counts = zip(count_pairs(real.wide, pairs), count_pairs(synthetic.wide, pairs), strict=True)
     apart = [grid_distance(histogram(first), histogram(second)) for first, second in counts]
     return float(np.mean(apart)) if apart else None
 
