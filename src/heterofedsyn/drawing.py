@@ -49,7 +49,7 @@ RAMP = (
 ABSENT = "#eceef0"
 """A cell about which nothing is known."""
 
-TEXT = 11
+TEXT = 12
 """Size of text, in pixels at full width."""
 
 _FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"

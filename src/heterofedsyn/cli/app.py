@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from heterofedsyn import __version__
-from heterofedsyn.cli import bench, demo, plan, sample, schema, simulate
+from heterofedsyn.cli import bench, demo, evaluate, plan, report, sample, schema, simulate
 from heterofedsyn.errors import HeterofedsynError, HeterofedsynWarning
 
 _STOPPED = "stopped before the end; nothing half-written is left"
@@ -33,6 +33,8 @@ app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
 app.command("plan")(plan.plan)
 app.command("sample")(sample.sample)
+app.command("evaluate")(evaluate.evaluate)
+app.command("report")(report.report)
 app.add_typer(schema.app, name="schema")
 app.add_typer(bench.app, name="bench")
 

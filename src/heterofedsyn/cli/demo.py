@@ -28,6 +28,7 @@ def demo(
     Takes less than a minute.
     """
     from heterofedsyn.cli._show import guarantee, note, show_round, show_table, size
+    from heterofedsyn.cli.report import write_report
     from heterofedsyn.errors import UsageError
     from heterofedsyn.evaluation import total_variation
     from heterofedsyn.hub.release import check_target
@@ -60,6 +61,7 @@ def demo(
     release = main.fit(tables, watch=watch).release
     note(f"building the table, and one without any dependence ({BASELINE}) to compare with")
     release.save(out, overwrite=replaced)
+    described = write_report(out)
     truth = plain.encode(list(tables.values())).table
     ours, baseline = (
         total_variation(truth, plain.encode([made.sample(seed=made.run.seed)]).table)
@@ -97,6 +99,7 @@ def demo(
         print(f"remark: {remark}")
     print("look at:")
     for name, what in (
+        *([("report.html", "all of this in pictures; safe to publish")] if described else []),
         ("synthetic.csv", f"{release.run.noisy_total:,} people who do not exist"),
         ("privacy.json", "every release, its noise and its price"),
         ("run.json", "how the table was made"),

@@ -93,6 +93,7 @@ def simulate(
     Noise comes from the operating system unless --seed is given.
     """
     from heterofedsyn.cli._show import count, guarantee, note, show_round
+    from heterofedsyn.cli.report import write_report
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.release import MOST_ROWS, check_rows, check_target
     from heterofedsyn.simulate.synthesizer import FederatedSynthesizer, name_sites
@@ -129,6 +130,7 @@ def simulate(
     note(f"study over {'the pooled rows' if pools else count(len(tables), 'site')} with {method}")
     synthesizer.fit_encoded(tables, watch=show_round)
     synthesizer.save(out, rows=rows, overwrite=overwrite)
+    write_report(out)
     release = synthesizer.release
     drawn = min(release.run.noisy_total, MOST_ROWS) if rows is None else rows
     if as_json:

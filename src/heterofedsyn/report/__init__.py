@@ -1,1 +1,7 @@
-"""One HTML file that tells the story of a release."""
+"""One HTML page about a release: a public form from the release alone, and an internal one."""
+
+from __future__ import annotations
+
+from heterofedsyn.report.build import REPORT, internal_report, public_report, write_page
+
+__all__ = ["REPORT", "internal_report", "public_report", "write_page"]

@@ -1,0 +1,91 @@
+"""`heterofedsyn report`: one page about a release, to publish or to keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heterofedsyn.errors import UsageError
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A release folder.")],
+    out: Annotated[Path, typer.Option(help="The page, an .html file.")],
+    real: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="PRIVATE rows to compare with, CSV or Parquet; repeat to pool files. Makes the "
+            "internal form, which must not be published.",
+        ),
+    ] = None,
+    test: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="PRIVATE rows the study did not see; needs --real."),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
+    ] = False,
+) -> None:
+    """Describe a release in one HTML page.
+
+    The public form needs the release alone and may be published with it; with --real it becomes
+    an internal form with comparisons to private rows, readable by its owner only.
+    """
+    from heterofedsyn._files import check_place
+    from heterofedsyn.cli._show import note
+    from heterofedsyn.drawing import check_drawing
+    from heterofedsyn.report import REPORT, internal_report, public_report, write_page
+
+    if test is not None and not real:
+        raise UsageError("--test needs --real, the rows that the study saw")
+    if out.suffix != ".html":
+        raise UsageError(f"--out {out} must end in .html")
+    if out.is_dir():
+        raise UsageError(f"--out {out} is a folder; name a file in it")
+    inside = _release_around(out)
+    if inside is not None and real:
+        raise UsageError(
+            f"--out {out} lies in the release {inside}, which is published as a whole; keep the "
+            "internal form somewhere else"
+        )
+    if inside is not None and (out.name != REPORT or out.resolve().parent != inside.resolve()):
+        raise UsageError(f"--out {out} lies in a release, where a page is called {REPORT}")
+    if out.exists() and not overwrite:
+        raise UsageError(f"{out} exists already; pass --overwrite or name another file")
+    if not out.parent.is_dir():
+        raise UsageError(f"--out {out}: there is no folder {out.parent}; make it first")
+    check_place(out)
+    check_drawing()
+    if real:
+        note("comparing with private rows; this takes a while")
+        text = internal_report(folder, real, test)
+    else:
+        text = public_report(folder)
+    write_page(out, text, private=bool(real))
+    form = "internal form, with private rows: do not publish" if real else "public form"
+    note(f"{form}, in {out}")
+
+
+def write_report(folder: Path) -> bool:
+    """The public form into a new release; without the extra, a line that says how to get it."""
+    from heterofedsyn.cli._show import note
+    from heterofedsyn.drawing import can_draw
+    from heterofedsyn.report import REPORT, public_report, write_page
+
+    if not can_draw():
+        note(f"no {REPORT}: it needs the extra `report`: pip install 'heterofedsyn[report]'")
+        return False
+    write_page(folder / REPORT, public_report(folder), private=False)
+    return True
+
+
+def _release_around(path: Path) -> Path | None:
+    """The release folder that a file would lie in, at whatever depth."""
+    parts = ("model", "privacy.json", "run.json")
+    for folder in path.resolve().parents:
+        if all((folder / part).is_file() for part in parts):
+            return folder
+    return None

@@ -1,0 +1,384 @@
+"""Each attribute's released distribution with its noise band."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from heterofedsyn import drawing
+from heterofedsyn._arrays import Floats, Integers
+from heterofedsyn.hub.release import Release
+from heterofedsyn.report.blocks import (
+    Block,
+    Gallery,
+    Picture,
+    Section,
+    Table,
+    Text,
+    count,
+    percent,
+)
+from heterofedsyn.schema import (
+    BooleanColumn,
+    CategoricalColumn,
+    Column,
+    DatetimeColumn,
+    IntegerColumn,
+    NumberColumn,
+)
+from heterofedsyn.synthesis.grid import grouped
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_BARS = 24
+"""Stretches of an ordered attribute that are drawn."""
+
+MOST_CATEGORIES = 10
+"""Categories that are drawn by themselves."""
+
+MOST_DRAWN = 60
+"""Attributes that are drawn; the others have a line in a table."""
+
+_WIDTH, _HEIGHT = 330, 196
+
+Ranged: TypeAlias = IntegerColumn | NumberColumn | DatetimeColumn
+
+
+@dataclass(frozen=True, eq=False)
+class Display:
+    """How the values of one attribute are put together for the eye.
+
+    Attributes:
+        groups: the bar of each value.
+        labels: what each bar stands for.
+        edges: ends of the bars on the attribute's own scale, without those for single values and
+            missing ones; None for categories.
+        single: whether the first bar is the minimum alone.
+        missing: whether the last bar is missing values.
+    """
+
+    groups: Integers
+    labels: tuple[str, ...]
+    edges: Floats | None
+    single: bool
+    missing: bool
+
+    @property
+    def ranged(self) -> slice:
+        """The bars that stand on the scale."""
+        return slice(int(self.single), len(self.labels) - self.missing)
+
+    @classmethod
+    def of(cls, column: Column, counts: Floats) -> Display:
+        """Equal stretches of a range; of categories the most frequent, and the rest together."""
+        if isinstance(column, IntegerColumn | NumberColumn | DatetimeColumn):
+            return cls._stretches(column)
+        words = _words(column)
+        known = len(words)
+        if known <= MOST_CATEGORIES + 1:
+            kept = np.arange(known)
+        else:
+            kept = np.argsort(-counts[:known], kind="stable")[:MOST_CATEGORIES]
+            kept = np.sort(kept) if column.ordered else kept
+        if not column.ordered and not isinstance(column, BooleanColumn):
+            kept = kept[np.argsort(-counts[kept], kind="stable")]
+        groups = np.full(column.size, kept.size)
+        groups[kept] = np.arange(kept.size)
+        labels = [words[int(place)] for place in kept]
+        if kept.size < known:
+            labels.append(f"{known - kept.size:,} others")
+        if column.nullable:
+            groups[-1] = len(labels)
+            labels.append("missing")
+        return cls(groups, tuple(labels), None, False, column.nullable)
+
+    @classmethod
+    def _stretches(cls, column: Ranged) -> Display:
+        layout = column._layout
+        bins = layout.bins
+        per = math.ceil(bins / MOST_BARS)
+        single = bool(column.atoms) and column.atoms[0] == column.min
+        groups = layout.bin_of_code // per + single
+        if single:
+            groups[0] = 0
+        starts = np.arange(0, bins, per)
+        edges = _edges(column, np.append(starts, bins))
+        labels = [_span(column, low, high) for low, high in itertools.pairwise(edges)]
+        if single:
+            labels.insert(0, f"exactly {value_text(column, _number(column.min))}")
+        if column.nullable:
+            groups = np.append(groups, len(labels))
+            labels.append("missing")
+        return cls(groups, tuple(labels), edges, single, column.nullable)
+
+
+def attribute_section(release: Release) -> Section:
+    """Every attribute, from the model alone."""
+    names = release.schema.domain.names
+    label = release.schema.label
+    order = sorted(names, key=lambda name: name != label)
+    drawn = order[:MOST_DRAWN]
+    total = sum(targets.estimates.total for targets in release.model.targets)
+    blocks: list[Block] = [
+        Text(
+            "Each picture is one column as the model knows it: the share of rows per bar, in the "
+            "units of the schema. A dark line is the noise band, two standard errors up and down: "
+            "what a bar would carry if its noisy counts were taken as they came. The bars are "
+            "already smoothed with that noise in mind, so most are closer to the truth than their "
+            "band. Where the band is as long as the bar, the bar says little. Missing values stand "
+            "apart."
+        ),
+        Text(
+            "In Python, release.accuracy((“column”,)).standard_error gives the standard error of "
+            "every value of a column, and with two names that of a measured pair."
+        ),
+        Gallery(tuple(attribute_picture(release, n, i, total) for i, n in enumerate(drawn))),
+    ]
+    if len(drawn) < len(order):
+        rest = order[MOST_DRAWN:]
+        blocks.append(Text(f"The first {len(drawn)} of {len(order)} columns are drawn."))
+        rows = tuple(_line(release, name, total) for name in rest)
+        head = ("column", "most frequent", "share", "± 2 standard errors")
+        blocks.append(Table("Columns that are not drawn", head, rows, words=2))
+    return Section("attributes", "One column at a time", tuple(blocks))
+
+
+def attribute_picture(
+    release: Release, name: str, place: int, total: float, real: Floats | None = None
+) -> Picture:
+    """One attribute's bars; with real counts per value, those as dots."""
+    column = release.schema.column(name)
+    counts = released_counts(release, name)
+    display = Display.of(column, counts)
+    shown = grouped(counts, display.groups) / total
+    errors = 2 * release.accuracy((name,), groups=display.groups.tolist()).standard_error / total
+    truth = None if real is None else grouped(real, display.groups) / max(1.0, real.sum())
+    kind = "real" if real is not None else "attribute"
+    figure_name = f"fig-{kind}-{place}"
+    title = f"Distribution of {name}"
+    best = int(np.argmax(shown))
+    said = (
+        f"{count(len(display.labels), 'bar')}; the highest is {display.labels[best]} with "
+        f"{percent(float(shown[best]))} of the rows, give or take {percent(float(errors[best]))}."
+    )
+    height = 50 + 20 * len(display.labels) if display.edges is None else _HEIGHT
+    with drawing.figure(_WIDTH, height) as figure:
+        axes = figure.add_subplot()
+        if display.edges is None:
+            _draw_categories(axes, display, shown, errors, truth)
+        else:
+            assert isinstance(column, IntegerColumn | NumberColumn | DatetimeColumn)
+            _draw_stretches(axes, column, display, shown, errors, truth)
+        svg = drawing.svg(figure, figure_name, title, said)
+    head = ["value", "rows", "share", "± 2 standard errors"]
+    lines = [
+        [text, f"{share * total:,.0f}", percent(float(share)), percent(float(error))]
+        for text, share, error in zip(display.labels, shown, errors, strict=True)
+    ]
+    if truth is not None:
+        head.append("real share")
+        lines = [[*line, percent(float(t))] for line, t in zip(lines, truth, strict=True)]
+    numbers = Table(title, tuple(head), tuple(tuple(line) for line in lines))
+    typical = float(np.median(errors))
+    caption = f"{_describe(column)}; band ± {percent(typical)} of all rows on a typical bar"
+    return Picture(figure_name, name, svg, caption, numbers)
+
+
+def released_counts(release: Release, name: str) -> Floats:
+    """An attribute's counts after the noise was dealt with, over all populations."""
+    found = [targets.estimates.values[name] for targets in release.model.targets]
+    return np.asarray(np.sum(found, axis=0), np.float64)
+
+
+def value_text(column: Ranged, value: float) -> str:
+    """A value of a range as people write it."""
+    if isinstance(column, DatetimeColumn):
+        moment = datetime(1970, 1, 1) + timedelta(seconds=value)
+        whole_days = (column.max - column.min).days > 3
+        return moment.strftime("%Y-%m-%d" if whole_days else "%Y-%m-%d %H:%M")
+    return f"{value:,.0f}" if isinstance(column, IntegerColumn) else f"{value:,.8g}"
+
+
+def _line(release: Release, name: str, total: float) -> tuple[str, ...]:
+    counts = released_counts(release, name)
+    display = Display.of(release.schema.column(name), counts)
+    shown = grouped(counts, display.groups) / total
+    errors = release.accuracy((name,), groups=display.groups.tolist()).standard_error
+    best = int(np.argmax(shown))
+    return (
+        name,
+        display.labels[best],
+        percent(float(shown[best])),
+        percent(2 * float(errors[best]) / total),
+    )
+
+
+def _draw_categories(
+    axes: Axes, display: Display, shown: Floats, errors: Floats, truth: Floats | None
+) -> None:
+    places = np.arange(shown.size)
+    fills = [drawing.RAMP[2]] * shown.size
+    if display.missing:
+        fills[-1] = drawing.LINE
+    axes.barh(
+        places, 100 * shown, height=0.7, color=fills, edgecolor=drawing.SERIES[0], linewidth=1
+    )
+    low = np.minimum(errors, shown)
+    axes.errorbar(
+        100 * shown,
+        places,
+        xerr=100 * np.stack([low, errors]),
+        fmt="none",
+        ecolor=drawing.INK,
+        elinewidth=1.8,
+    )
+    if truth is not None:
+        axes.plot(100 * truth, places, "D", color=drawing.SERIES[1], markersize=5)
+    axes.set_yticks(places, [drawing.short(text, 20) for text in display.labels])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(shown.size - 0.4, -0.6)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("% of rows")
+    axes.locator_params(axis="x", nbins=5)
+    axes.grid(axis="x")
+
+
+def _draw_stretches(
+    axes: Axes,
+    column: Ranged,
+    display: Display,
+    shown: Floats,
+    errors: Floats,
+    truth: Floats | None,
+) -> None:
+    """Bars on the scale of the column, with single and missing values on either side."""
+    assert display.edges is not None
+    edges = display.edges - (0.5 if isinstance(column, IntegerColumn) else 0.0)
+    widths = np.diff(edges)
+    usual = float(np.median(widths))
+    # A narrower stretch is drawn as high as if it were as wide as the others.
+    scale = np.ones(shown.size)
+    scale[display.ranged] = usual / widths
+    centres = np.zeros(shown.size)
+    centres[display.ranged] = (edges[:-1] + edges[1:]) / 2
+    bars = np.full(shown.size, usual)
+    bars[display.ranged] = widths
+    apart = max(usual, (edges[-1] - edges[0]) / 16)
+    ticks: list[tuple[float, str]] = []
+    fills = [drawing.RAMP[2]] * shown.size
+    if display.single:
+        centres[0], bars[0] = edges[0] - apart, apart * 0.8
+        ticks.append((centres[0], f"={compact(_number(column.min))}"))
+    if display.missing:
+        centres[-1], bars[-1] = edges[-1] + 1.3 * apart, apart * 0.8
+        fills[-1] = drawing.LINE
+        ticks.append((centres[-1], "missing"))
+    heights, spread = 100 * shown * scale, 100 * errors * scale
+    axes.bar(centres, heights, width=bars, color=fills, edgecolor=drawing.SERIES[0], linewidth=1)
+    axes.errorbar(
+        centres,
+        heights,
+        yerr=np.stack([np.minimum(spread, heights), spread]),
+        fmt="none",
+        ecolor=drawing.INK,
+        elinewidth=1.8,
+    )
+    if truth is not None:
+        axes.plot(centres, 100 * truth * scale, "D", color=drawing.SERIES[1], markersize=4)
+    room = 0.8 * apart
+    usable = _ticks(column, float(edges[0]), float(edges[-1]))
+    if display.single and isinstance(column, DatetimeColumn):
+        ticks = ticks[1:]
+    if display.single:
+        usable = [tick for tick in usable if tick[0] > centres[0] + 2.2 * apart]
+    if display.missing:
+        usable = [tick for tick in usable if tick[0] < centres[-1] - 3.2 * apart]
+    ticks += usable
+    axes.set_xticks([at for at, _ in ticks], [text for _, text in ticks])
+    axes.set_xlim(
+        float((centres - bars / 2).min()) - room / 2, float((centres + bars / 2).max()) + room / 2
+    )
+    axes.set_ylim(bottom=0)
+    axes.locator_params(axis="y", nbins=5)
+    axes.set_ylabel("% of rows")
+    axes.grid(axis="y")
+
+
+def _ticks(column: Ranged, low: float, high: float) -> list[tuple[float, str]]:
+    """Round values inside a range, with their texts."""
+    from matplotlib.ticker import MaxNLocator
+
+    if isinstance(column, DatetimeColumn):
+        days = (column.max - column.min).days
+        form = "%Y" if days > 3_000 else "%Y-%m" if days > 120 else "%m-%d" if days > 3 else "%H:%M"
+        places = [low + part * (high - low) for part in (0.0, 0.5, 1.0)]
+        start = datetime(1970, 1, 1)
+        return [(at, (start + timedelta(seconds=at)).strftime(form)) for at in places]
+    whole = isinstance(column, IntegerColumn)
+    found = MaxNLocator(nbins=5, integer=whole).tick_values(low, high)
+    return [(float(at), compact(float(at))) for at in found if low <= at <= high]
+
+
+def compact(value: float) -> str:
+    """A number in few letters.
+
+    >>> [compact(number) for number in (0.25, 1500.0, 24_000.0, 3.5e6)]
+    ['0.25', '1,500', '24k', '3.5M']
+    """
+    size = abs(value)
+    if size >= 1e15:
+        return f"{value:.2g}"
+    for letter, unit in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if size >= unit and (unit > 1e3 or size >= 1e4):
+            return f"{value / unit:.4g}{letter}"
+    return f"{value:,.4g}" if size < 1e3 else f"{value:,.0f}"
+
+
+def _edges(column: Ranged, starts: Integers) -> Floats:
+    """Where bins begin, in the column's own unit; the last is where the range ends."""
+    low, high = _number(column.min), _number(column.max)
+    assert column.bins is not None
+    if isinstance(column, NumberColumn):
+        return low + starts / column.bins * (high - low)
+    first = low + np.ceil((starts - 1e-9) * (high - low) / column.bins)
+    first[0], first[-1] = low, high + 1
+    return first
+
+
+def _span(column: Ranged, low: float, high: float) -> str:
+    """What a bar stands for."""
+    if isinstance(column, IntegerColumn):
+        last = high - 1
+        return (
+            value_text(column, low)
+            if last <= low
+            else (f"{value_text(column, low)} to {value_text(column, last)}")
+        )
+    end = high - 1 if isinstance(column, DatetimeColumn) else high
+    return f"{value_text(column, low)} to {value_text(column, end)}"
+
+
+def _number(value: float | datetime) -> float:
+    if isinstance(value, datetime):
+        return (value - datetime(1970, 1, 1)) / timedelta(seconds=1)
+    return float(value)
+
+
+def _words(column: Column) -> Sequence[str]:
+    return column.values if isinstance(column, CategoricalColumn) else ("false", "true")
+
+
+def _describe(column: Column) -> str:
+    """The kind of a column and what it may hold."""
+    if isinstance(column, IntegerColumn | NumberColumn | DatetimeColumn):
+        low, high = (value_text(column, _number(v)) for v in (column.min, column.max))
+        return f"{column.kind}, {low} to {high} in {count(column.bins or 1, 'bin')}"
+    ordered = "ordered, " if isinstance(column, CategoricalColumn) and column.ordered else ""
+    return f"{column.kind}, {ordered}{count(len(_words(column)), 'value')}"

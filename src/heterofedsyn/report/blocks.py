@@ -1,0 +1,101 @@
+"""What a report is made of: sections of text, facts, tables and pictures, without any layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph."""
+
+    kind: ClassVar[str] = "text"
+
+    words: str
+
+
+@dataclass(frozen=True)
+class Warn:
+    """A paragraph that must not be overlooked."""
+
+    kind: ClassVar[str] = "warn"
+
+    words: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Short answers to short questions."""
+
+    kind: ClassVar[str] = "facts"
+
+    items: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells; the first columns are text, the others figures."""
+
+    kind: ClassVar[str] = "table"
+
+    caption: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: int = 1
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing, how to read it, and the numbers behind it."""
+
+    kind: ClassVar[str] = "picture"
+
+    name: str
+    title: str
+    svg: str
+    caption: str
+    numbers: Table
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Small pictures side by side."""
+
+    kind: ClassVar[str] = "gallery"
+
+    pictures: tuple[Picture, ...]
+
+
+Block: TypeAlias = Text | Warn | Facts | Table | Picture | Gallery
+
+
+@dataclass(frozen=True)
+class Section:
+    """A chapter; a private one says so wherever it is shown."""
+
+    name: str
+    title: str
+    blocks: tuple[Block, ...]
+    private: bool = False
+
+
+def percent(share: float) -> str:
+    """A share for people.
+
+    >>> percent(0.1234), percent(0.00012), percent(0.0)
+    ('12.3 %', '0.012 %', '0 %')
+    """
+    value = 100 * share
+    if value == 0:
+        return "0 %"
+    return f"{value:.1f} %" if abs(value) >= 1 else f"{value:.2g} %"
+
+
+def count(many: int, noun: str) -> str:
+    """A number of things.
+
+    >>> count(1, "site"), count(2_000, "row")
+    ('1 site', '2,000 rows')
+    """
+    return f"{many:,} {noun}{'' if many == 1 else 's'}"

@@ -1,0 +1,162 @@
+"""Nulls, ranges, categories and types of the synthetic table, checked against schema and model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from heterofedsyn.hub.release import Release
+from heterofedsyn.report.attributes import released_counts
+from heterofedsyn.report.blocks import Block, Section, Table, Text, Warn, count, percent
+from heterofedsyn.schema import (
+    CategoricalColumn,
+    Column,
+    DatetimeColumn,
+    IntegerColumn,
+    NumberColumn,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TITLE = "Missing values and constraints"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What became of one column of the synthetic table."""
+
+    name: str
+    found_type: str
+    right_type: bool
+    nulls: int
+    unexpected: int
+    """Nulls where none are allowed."""
+    outside: int
+    """Values beyond the range or list of the schema."""
+
+    @property
+    def good(self) -> bool:
+        """Whether the column keeps all that the schema says."""
+        return self.right_type and not self.unexpected and not self.outside
+
+
+def check_section(release: Release, table: pa.Table | None) -> Section:
+    """The synthetic rows that lie in the release folder, column by column."""
+    if table is None:
+        words = "The folder holds no synthetic.parquet, so there are no rows to check."
+        return Section("checks", TITLE, (Text(words),))
+    names = release.schema.domain.names
+    if tuple(table.column_names) != names:
+        words = "The columns of synthetic.parquet are not those of the schema, or in another order."
+        return Section("checks", TITLE, (Warn(words),))
+    found = [check(column, table.column(column.name)) for column in release.schema.columns]
+    rows = table.num_rows
+    bad = [each.name for each in found if not each.good]
+    verdict: Block = (
+        Warn(f"{count(len(bad), 'column')} break the schema: {', '.join(bad[:10])}.")
+        if bad
+        else Text(
+            f"All {rows:,} synthetic rows keep the schema: {count(len(found), 'column')} with the "
+            "right type, no value outside its range or list, no missing value where none is "
+            "allowed."
+        )
+    )
+    total = sum(targets.estimates.total for targets in release.model.targets)
+    lines = []
+    for column, each in zip(release.schema.columns, found, strict=True):
+        told, error = "", ""
+        if column.nullable:
+            apart = (np.arange(column.size) == column.size - 1).astype(np.int64)
+            told = percent(float(released_counts(release, column.name)[-1]) / total)
+            spread = release.accuracy((column.name,), groups=apart.tolist()).standard_error
+            error = f" ± {percent(2 * float(spread[-1]) / total)}"
+        lines.append(
+            (
+                each.name,
+                each.found_type,
+                "kept" if each.good else "broken",
+                percent(each.nulls / max(1, rows)) if column.nullable else "none allowed",
+                f"{told}{error}",
+                f"{each.outside + each.unexpected:,}",
+            )
+        )
+    head = ("column", "type", "schema", "missing", "missing, as released", "do not fit")
+    return Section(
+        "checks",
+        TITLE,
+        (
+            verdict,
+            Table("Every column of the synthetic table", head, tuple(lines), words=3),
+            Text(
+                "Missing values are a value like any other: their share is released with noise, "
+                "and the synthetic rows follow it. Constraints between columns, such as one date "
+                "before another, are not known to the schema and therefore not kept."
+            ),
+        ),
+    )
+
+
+def check(column: Column, values: pa.ChunkedArray) -> Checked:
+    """One column against the schema."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    right = _right_type(column, values.type)
+    nulls = int(values.null_count)
+    outside = 0
+    if right and isinstance(column, IntegerColumn | NumberColumn | DatetimeColumn):
+        low, high = (_scalar(v, values.type) for v in (column.min, column.max))
+        beyond = pc.or_(pc.less(values, low), pc.greater(values, high))
+        if pa.types.is_floating(values.type):
+            beyond = pc.or_(beyond, pc.is_nan(values))
+        outside = int(pc.sum(pc.fill_null(beyond, False)).as_py() or 0)
+    elif right and isinstance(column, CategoricalColumn):
+        known = pc.is_in(values, value_set=pa.array(column.values, values.type))
+        outside = values.length() - nulls - int(pc.sum(known).as_py() or 0)
+    return Checked(
+        name=column.name,
+        found_type=str(values.type),
+        right_type=right,
+        nulls=nulls,
+        unexpected=0 if column.nullable else nulls,
+        outside=outside,
+    )
+
+
+def synthetic_table(folder: Path) -> pa.Table | None:
+    """The synthetic rows of a release folder, or None if they are not there."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    from heterofedsyn.errors import ReleaseError
+
+    path = folder / "synthetic.parquet"
+    if not path.exists():
+        return None
+    try:
+        return pyarrow.parquet.read_table(path)
+    except (pa.ArrowException, OSError):
+        raise ReleaseError(f"{path}: the file is damaged; fetch the release again") from None
+
+
+def _right_type(column: Column, found: Any) -> bool:
+    import pyarrow as pa
+
+    tests = {
+        "integer": pa.types.is_integer,
+        "number": pa.types.is_floating,
+        "datetime": pa.types.is_timestamp,
+        "categorical": pa.types.is_string,
+        "boolean": pa.types.is_boolean,
+    }
+    return bool(tests[column.kind](found))
+
+
+def _scalar(value: object, found: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.scalar(value, found) if pa.types.is_timestamp(found) else pa.scalar(value)

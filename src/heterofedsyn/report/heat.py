@@ -1,0 +1,117 @@
+"""Heat maps in ten steps of colour, light enough for sixty columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from heterofedsyn import drawing
+from heterofedsyn._arrays import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_NAMES = 40
+"""Names beside a heat map; more could not be read."""
+
+_LETTER = 6.4
+"""Width of a letter in pixels, on the generous side."""
+
+
+def heat_map(
+    name: str,
+    title: str,
+    description: str,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Floats,
+    unit: str,
+    marks: Sequence[tuple[int, int]] = (),
+    mark_meaning: str = "",
+) -> str:
+    """A drawing of a table of shares; NaN is a cell about which nothing is known, and
+    infinity one that does not exist.
+
+    Args:
+        unit: what the colours say, shown beside the scale.
+        marks: places (row, column) that get a dot.
+    """
+    cell = min(30.0, max(14.0, 560 / max(1, len(columns))))
+    down = [drawing.short(text, 22) for text in rows]
+    across = [drawing.short(text, 22) for text in columns]
+    left = 14 + _LETTER * max(len(text) for text in down)
+    below = 14 + _LETTER * max(len(text) for text in across)
+    above = 48.0 if not marks else 66.0
+    inner_width, inner_height = cell * len(columns), cell * len(rows)
+    width = max(left + inner_width + 8, left + 300)
+    height = above + inner_height + below
+    finite = values[np.isfinite(values)]
+    most = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+    with drawing.figure(width, height) as figure:
+        figure.set_layout_engine("none")
+        axes = figure.add_axes(
+            (left / width, below / height, inner_width / width, inner_height / height)
+        )
+        cells(axes, values / most)
+        axes.set_xlim(0, len(columns))
+        axes.set_ylim(len(rows), 0)
+        axes.set_xticks(np.arange(len(columns)) + 0.5, across, rotation=90)
+        axes.set_yticks(np.arange(len(rows)) + 0.5, down)
+        drawing.bare(axes)
+        if marks:
+            axes.plot(
+                [column + 0.5 for _, column in marks],
+                [row + 0.5 for row, _ in marks],
+                linestyle="none",
+                marker="o",
+                markersize=min(6.0, cell / 3.4),
+                color=drawing.SERIES[1],
+                markeredgecolor=drawing.PAPER,
+                markeredgewidth=0.8,
+            )
+        _scale(
+            figure.add_axes((left / width, 1 - 30 / height, 150 / width, 10 / height)), most, unit
+        )
+        if marks:
+            key = figure.add_axes((left / width, 1 - 56 / height, 150 / width, 10 / height))
+            key.plot([0.04], [0.5], "o", color=drawing.SERIES[1], markersize=6)
+            key.text(0.09, 0.5, mark_meaning, va="center")
+            key.set_xlim(0, 1)
+            key.set_ylim(0, 1)
+            key.set_axis_off()
+        return drawing.svg(figure, name, title, description)
+
+
+def cells(axes: Axes, shares: Floats, gap: float = 0.03) -> None:
+    """Squares coloured by shares of the most, those of one colour as one path."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    places: dict[str, list[tuple[int, int]]] = {}
+    for row, column in np.ndindex(*shares.shape):
+        share = float(shares[row, column])
+        if np.isinf(share):
+            continue
+        colour = drawing.ABSENT if np.isnan(share) else drawing.shade(share)
+        places.setdefault(colour, []).append((row, column))
+    for colour, found in places.items():
+        points: list[tuple[float, float]] = []
+        for row, column in found:
+            a, b, c, d = column + gap, row + gap, column + 1 - gap, row + 1 - gap
+            points += [(a, b), (c, b), (c, d), (a, d), (a, b)]
+        codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(found)
+        axes.add_patch(PathPatch(Path(points, codes), facecolor=colour, edgecolor="none"))
+
+
+def _scale(axes: Axes, most: float, unit: str) -> None:
+    """The ten colours from 0 to the most, and what they say."""
+    steps = (np.arange(len(drawing.RAMP)) + 0.5) / len(drawing.RAMP)
+    cells(axes, steps[None, :])
+    axes.set_xlim(0, len(drawing.RAMP))
+    axes.set_ylim(1, 0)
+    axes.set_axis_off()
+    axes.text(-0.3, 0.5, "0", ha="right", va="center")
+    axes.text(len(drawing.RAMP) + 0.3, 0.5, f"{most:.3g}", ha="left", va="center")
+    axes.text(0, -0.5, unit, ha="left", va="bottom")

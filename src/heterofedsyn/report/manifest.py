@@ -1,0 +1,51 @@
+"""How the release came about, and the files it consists of."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from heterofedsyn.hub.release import Release
+from heterofedsyn.report.blocks import Block, Facts, Section, Table, Text
+
+REPORT = "report.html"
+"""The public form inside a release folder."""
+
+
+def manifest_section(release: Release, folder: Path) -> Section:
+    """Version, method, settings, study and files."""
+    run = release.run
+    sites = ", ".join(run.sites[:20]) + (
+        f" and {len(run.sites) - 20} more" if len(run.sites) > 20 else ""
+    )
+    facts = Facts(
+        (
+            ("heterofedsyn", run.version),
+            ("Method", run.method),
+            ("Synthesizer", str(run.settings.get("synthesizer", ""))),
+            ("Sites", f"{len(run.sites):,}: {sites}"),
+            ("Rows (noisy)", f"{run.noisy_total:,}"),
+            ("Study (SHA-256 of its terms)", run.study),
+            ("Schema (SHA-256)", release.schema.fingerprint),
+            ("Seed", str(run.seed)),
+        )
+    )
+    blocks: list[Block] = [facts]
+    blocks += [Text(f"Remark: {remark}.") for remark in run.remarks[:20]]
+    blocks.append(Text("Settings of the method:"))
+    blocks.append(Facts(tuple((name, str(value)) for name, value in run.settings.items())))
+    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != REPORT)
+    rows = tuple((path.name, f"{path.stat().st_size:,}", _digest(path)) for path in files)
+    blocks.append(Table("Files of the release", ("file", "bytes", "SHA-256"), rows))
+    blocks.append(
+        Text(
+            "Anyone with these files can make this page again: heterofedsyn report DIR --out "
+            "report.html gives the same bytes with the same versions of the software."
+        )
+    )
+    return Section("manifest", "How this release was made", tuple(blocks))
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

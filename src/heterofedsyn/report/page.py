@@ -1,0 +1,91 @@
+"""One self-contained HTML page: no script, nothing loaded, colours for light, dark and paper."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from importlib.resources import files
+
+from heterofedsyn import drawing
+from heterofedsyn.report.blocks import Section
+
+STAMP = "computed from private rows: do not publish"
+
+_DARK = {
+    drawing.INK: "#e6e9ed",
+    drawing.SOFT: "#a7b1bc",
+    drawing.LINE: "#3a424c",
+    drawing.PAPER: "#171b21",
+    **dict(
+        zip(
+            drawing.SERIES,
+            ("#4fb0e8", "#f08a4b", "#3cc79f", "#dd8fc4", "#d1a63a", "#9aa6f0"),
+            strict=True,
+        )
+    ),
+    **dict(
+        zip(
+            drawing.RAMP,
+            (
+                "#1f2a34",
+                "#21384a",
+                "#234961",
+                "#245a79",
+                "#256c93",
+                "#2c80ad",
+                "#4497c6",
+                "#69afd9",
+                "#98cbea",
+                "#cfe7f7",
+            ),
+            strict=True,
+        )
+    ),
+    drawing.ABSENT: "#262c34",
+}
+
+
+@dataclass(frozen=True)
+class Page:
+    """All that is shown, and its head."""
+
+    title: str
+    lead: str
+    private: bool
+    facts: tuple[tuple[str, str], ...]
+    sections: tuple[Section, ...]
+
+
+def render(page: Page) -> str:
+    """The page as HTML text."""
+    import jinja2
+    from markupsafe import Markup
+
+    drawing.check_drawing()
+    place = files("heterofedsyn.report")
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["drawn"] = Markup  # written by our own writer, which escapes all text
+    template = environment.from_string((place / "page.html").read_text("utf-8"))
+    style = (place / "page.css").read_text("utf-8") + _figure_colours()
+    return template.render(page=page, style=Markup(style), policy=_policy(style), stamp=STAMP)
+
+
+def _figure_colours() -> str:
+    """Rules that give the colours of figures their values on dark screens."""
+    rules = "".join(
+        f'[fill="{light}"]{{fill:{dark}}}[stroke="{light}"]{{stroke:{dark}}}'
+        for light, dark in _DARK.items()
+    )
+    return f"@media screen and (prefers-color-scheme: dark){{{rules}}}\n"
+
+
+def _policy(style: str) -> str:
+    """Nothing may be loaded or run; the one style sheet is named by its hash."""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )

@@ -1,0 +1,250 @@
+"""The guarantee in plain words, and where the budget went."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from heterofedsyn import drawing
+from heterofedsyn.hub.release import Release
+from heterofedsyn.hub.statement import PrivacyStatement, SiteAccount
+from heterofedsyn.report.blocks import (
+    Block,
+    Facts,
+    Picture,
+    Section,
+    Table,
+    Text,
+    Warn,
+    percent,
+)
+
+MOST_BARS = 8
+"""Sites that are drawn one by one, if all were charged alike."""
+
+MOST_SITES = 40
+"""Sites that are drawn one by one at most."""
+
+SIMULATED = (
+    "Simulated noise: this release was made with a noise seed, for research. Anyone with the seed, "
+    "which is in run.json, can undo the noise, so none of the promises below protects anybody. Do "
+    "not publish such a release if its records are of real people."
+)
+
+
+def privacy_section(release: Release) -> Section:
+    """What is promised to whom."""
+    statement = release.privacy
+    unit = "record" if statement.unit == "record" else f"person (column {statement.unit})"
+    blocks: list[Block] = [Warn(SIMULATED)] if statement.simulated_noise else []
+    blocks += [
+        Text(_promise(statement, unit)),
+        Text(_factor(statement)),
+        Text(_trust(statement, len(release.run.sites))),
+        Text(
+            "What the promise does not cover: other studies of the same rows (their budgets add "
+            "up), people with rows at several sites (they pay at each), and what is true of many "
+            "people at once. If smokers cough, a release shows it: that is what statistics are for."
+        ),
+        Facts(
+            (
+                ("Epsilon", f"{statement.epsilon:g}"),
+                ("Delta", f"{statement.delta:g}"),
+                ("Protected unit", unit),
+                ("Rows of a unit that count", f"{statement.rows_per_unit:,}"),
+                ("Neighbouring tables", statement.neighbours.replace("-", " ")),
+                ("Budget inside (rho, zero-concentrated)", f"{statement.rho:.5g}"),
+                ("Rho if one site's answers are seen alone", f"{statement.rho_alone:.5g}"),
+                ("From rho to epsilon and delta", statement.conversion),
+                ("Trust model", statement.trust),
+                (
+                    "Noise",
+                    "simulated, from a seed"
+                    if statement.simulated_noise
+                    else "discrete Gaussian, from the operating system's randomness",
+                ),
+            )
+        ),
+    ]
+    return Section("privacy", "What is promised", tuple(blocks))
+
+
+def _promise(statement: PrivacyStatement, unit: str) -> str:
+    return (
+        f"Whether or not the data of one {unit} were used, every possible release would have come "
+        "out with almost the same chance. So nobody can tell with confidence from these files "
+        f"whether a {unit.partition(' ')[0]} was in the tables or what it said, whatever else they "
+        "know and however much they compute. The files of this release, this page among them, are "
+        "made from noisy answers alone."
+    )
+
+
+def _factor(statement: PrivacyStatement) -> str:
+    factor = math.exp(min(statement.epsilon, 700.0))
+    size = (
+        f"{factor:,.1f}" if factor < 100 else f"{factor:,.0f}" if factor < 1e6 else "over a million"
+    )
+    return (
+        f"“Almost” is epsilon = {statement.epsilon:g}: the odds of any guess change by a factor of "
+        f"at most {size}, except with a chance of about delta = {statement.delta:g}. "
+        + (
+            "That is a strong promise."
+            if statement.epsilon <= 1
+            else "That is a moderate promise."
+            if statement.epsilon <= 3
+            else "That is a weak promise: such odds tell a lot."
+        )
+    )
+
+
+def _trust(statement: PrivacyStatement, sites: int) -> str:
+    if statement.trust == "secure-aggregation":
+        return (
+            "Trust model secure-aggregation: the promise assumes that only sums over all sites are "
+            "ever seen, that every site adds its share of the noise, and that sites do not "
+            "collude. Somebody who saw the answers of one site alone would face "
+            f"{statement.rho_alone / statement.rho:g} times the rho."
+        )
+    if sites == 1:
+        return (
+            "Trust model local, with one holder of all rows: the promise holds against everyone "
+            "who sees its answers."
+        )
+    return (
+        "Trust model local: each site protects its own records before anything leaves it, so the "
+        "promise holds even against a hub and other sites that see every message."
+    )
+
+
+def budget_section(release: Release) -> Section:
+    """Each site's budget by stage."""
+    statement = release.privacy
+    accounts = statement.sites
+    stages = tuple(dict.fromkeys(_stage(c.label) for a in accounts for c in a.charges))
+    spent = [_by_stage(account, stages) for account in accounts]
+    alike = all(row == spent[0] for row in spent)
+    if alike and len(accounts) > MOST_BARS:
+        names, bars = [f"each of {len(accounts)} sites"], spent[:1]
+    else:
+        names, bars = [a.site for a in accounts[:MOST_SITES]], spent[:MOST_SITES]
+    total = statement.rho
+    svg = _draw(names, bars, stages, total)
+    head = ("site", "stage", "releases", "integers", "noise (sigma)", "rho", "of budget")
+    rows = [
+        row
+        for a in (accounts[:1] if alike else accounts[:MOST_SITES])
+        for row in _lines(a, stages, total, "every site" if alike and len(accounts) > 1 else a.site)
+    ]
+    left_out = len(accounts) - len(names)
+    notes: list[Block] = []
+    if len(names) > 1 and left_out > 0:
+        notes.append(Text(f"{left_out:,} more sites are in privacy.json."))
+    caption = (
+        "A bar is what one site was charged, cut into stages; the whole width is the budget of the "
+        "study. Later stages depend on earlier answers, which were paid for already."
+    )
+    numbers = Table("The budget by stage", head, tuple(rows), words=2)
+    picture = Picture("fig-budget", "Budget by stage and site", svg, caption, numbers)
+    explained = Text(
+        "Every answer of a site costs part of its budget: the more accurate, the dearer. Stages: "
+        + "; ".join(f"{stage}, {_MEANINGS.get(stage, 'asked by the method')}" for stage in stages)
+        + ". What is left of the budget is not used."
+    )
+    return Section("budget", "Where the budget went", (explained, picture, *notes))
+
+
+_MEANINGS = {
+    "total": "the number of rows",
+    "one-way": "counts of single columns",
+    "scores": "which pairs of columns depend on each other, on a coarse grid",
+    "dependence": "which pairs of columns depend on each other",
+    "pairs": "counts of pairs of columns",
+}
+
+
+def _stage(label: str) -> str:
+    """Rounds of one kind are one stage."""
+    return re.sub(r"[-_ ]?\d+$", "", label) or label
+
+
+def _by_stage(account: SiteAccount, stages: Sequence[str]) -> list[float]:
+    return [
+        math.fsum(c.rho for c in account.charges if _stage(c.label) == stage) for stage in stages
+    ]
+
+
+def _lines(
+    account: SiteAccount, stages: Sequence[str], total: float, who: str
+) -> list[tuple[str, ...]]:
+    lines: list[tuple[str, ...]] = []
+    for stage, rho in zip(stages, _by_stage(account, stages), strict=True):
+        parts = [p for c in account.charges if _stage(c.label) == stage for p in c.parts]
+        if not parts:
+            continue
+        low, high = min(p.sigma for p in parts), max(p.sigma for p in parts)
+        noise = f"{low:,.1f}" if high - low < 0.05 else f"{low:,.1f} to {high:,.1f}"
+        integers = sum(p.integers for p in parts)
+        lines.append(
+            (
+                who,
+                stage,
+                f"{len(parts):,}",
+                f"{integers:,}",
+                noise,
+                f"{rho:.4g}",
+                percent(rho / total),
+            )
+        )
+    return lines
+
+
+def _draw(
+    names: Sequence[str], bars: Sequence[Sequence[float]], stages: Sequence[str], total: float
+) -> str:
+    from matplotlib.ticker import PercentFormatter
+
+    height = 62 + 26 * len(names)
+    with drawing.figure(640, height) as figure:
+        axes = figure.add_subplot()
+        labels = [drawing.short(name) for name in names]
+        start = [0.0] * len(names)
+        for place, stage in enumerate(stages):
+            widths = [bar[place] / total for bar in bars]
+            axes.barh(
+                range(len(names)),
+                widths,
+                left=start,
+                height=0.66,
+                color=drawing.SERIES[place % len(drawing.SERIES)],
+                edgecolor=drawing.PAPER,
+                linewidth=1.5,
+                label=stage,
+            )
+            for row, (left, width) in enumerate(zip(start, widths, strict=True)):
+                if width > 0.09:
+                    axes.text(
+                        left + width / 2,
+                        row,
+                        percent(width),
+                        ha="center",
+                        va="center",
+                        color=drawing.PAPER,
+                    )
+            start = [left + width for left, width in zip(start, widths, strict=True)]
+        axes.set_yticks(range(len(names)), labels)
+        axes.set_xlim(0, 1)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        figure.legend(loc="outside upper left", ncols=min(6, len(stages)), handlelength=1)
+        what = "; ".join(
+            f"{stage} {percent(part / total)}" for stage, part in zip(stages, bars[0], strict=True)
+        )
+        return drawing.svg(
+            figure,
+            "fig-budget",
+            "Budget by stage and site",
+            f"Stacked bars, one per site. The first, {names[0]}: {what}.",
+        )

@@ -1,0 +1,91 @@
+"""How sites differ, from noisy answers only."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from heterofedsyn.hub.release import Release
+from heterofedsyn.report.blocks import Block, Picture, Section, Table, Text
+from heterofedsyn.report.heat import MOST_NAMES, heat_map
+
+TITLE = "How sites differ"
+CLEAR = 2.0
+"""Times the noise from which a difference is not luck."""
+
+
+def site_section(release: Release) -> Section:
+    """Each site beside all others together."""
+    found = release.run.differences
+    if not found:
+        return Section("sites", TITLE, (Text(_why_not(release)),))
+    names = [d.name for d in found[0].attributes]
+    shown = found[:MOST_NAMES]
+    values = np.array([[d.distance for d in site.attributes] for site in shown]).T
+    noise = np.array([[d.noise for d in site.attributes] for site in shown]).T
+    clear = values > CLEAR * noise
+    strongest = np.argsort(-values.max(axis=1, initial=0.0), kind="stable")[:MOST_NAMES]
+    places = sorted(int(i) for i in strongest)
+    blocks: list[Block] = [
+        Text(
+            "Each site is compared with all other sites together, column by column, from the noisy "
+            "answers that everyone may see under trust local; this cost no further budget. A "
+            "distance of 0 means alike, and the largest possible is 1.41 (two sites with one value "
+            "each, another one). What noise adds on average was taken off."
+        ),
+        Table(
+            "Rows of each site (noisy)",
+            ("site", "rows", "± 2 standard errors", "columns that clearly differ"),
+            tuple(
+                (
+                    site.site,
+                    f"{site.total:,}",
+                    f"{2 * site.total_error:,.0f}",
+                    f"{sum(d.distance > CLEAR * d.noise for d in site.attributes)} of "
+                    f"{len(site.attributes)}",
+                )
+                for site in found
+            ),
+        ),
+    ]
+    if places:
+        marks = [(row, int(c)) for row, i in enumerate(places) for c in np.flatnonzero(clear[i])]
+        top = np.unravel_index(int(values.argmax()), values.shape)
+        title = "Distance of each site from the others"
+        svg = heat_map(
+            "fig-sites",
+            title,
+            f"Heat map of {len(places)} columns by {len(shown)} sites; the largest distance is "
+            f"{values[top]:.3f}, of {shown[int(top[1])].site} in {names[int(top[0])]}.",
+            [names[i] for i in places],
+            [site.site for site in shown],
+            values[places],
+            "distance of distributions",
+            marks,
+            f"more than {CLEAR:g} times its noise",
+        )
+        rows = tuple(
+            (names[i], site.site, f"{values[i, c]:.4f}", f"{noise[i, c]:.4f}")
+            for i in places
+            for c, site in enumerate(shown)
+        )
+        caption = (
+            "Colour: Euclidean distance between the distribution of a column at one site and at "
+            "all others, over at most eight groups of values. A dot marks distances above twice "
+            "their noise level, which alike sites reach in at most about one case of a hundred."
+        )
+        head = ("column", "site", "distance", "noise level")
+        blocks.append(Picture("fig-sites", title, svg, caption, Table(title, head, rows, words=2)))
+    if len(found) > len(shown):
+        blocks.append(Text(f"The first {len(shown)} of {len(found)} sites are drawn."))
+    return Section("sites", TITLE, tuple(blocks))
+
+
+def _why_not(release: Release) -> str:
+    if len(release.run.sites) < 2:
+        return "There is one site, or one pool of rows, so there is nothing to compare."
+    if release.privacy.trust == "secure-aggregation":
+        return (
+            "Under secure aggregation only sums over sites are seen, so nothing can be said about "
+            "how sites differ. That is part of the promise."
+        )
+    return "This release does not say how its sites differ."
