@@ -29,14 +29,11 @@ SERIES = ("#0072b2", "#c2540a", "#00795c", "#a8508c", "#8f6a00", "#4b5bb5")
 """Colours of kinds of things: blue, vermilion, green, purple, ochre, indigo; after Okabe and Ito,
 darkened until each stands out of white paper by 4.5 to 1."""
 
-BAND = "#9ec9e6"
-"""What lies within the noise."""
-
 RAMP = (
-    "#f1f6fa",
-    "#dbe9f3",
-    "#c1daeb",
-    "#a2c9e2",
+    "#e3eef6",
+    "#cfe3f0",
+    "#b7d6ea",
+    "#9bc6e1",
     "#7db5d8",
     "#559dc9",
     "#3482b6",
@@ -45,9 +42,6 @@ RAMP = (
     "#08365c",
 )
 """From little to much, in steps that differ in lightness."""
-
-ABSENT = "#eceef0"
-"""A cell about which nothing is known."""
 
 TEXT = 12
 """Size of text, in pixels at full width."""

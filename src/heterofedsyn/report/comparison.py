@@ -229,7 +229,7 @@ def _learning(found: Any) -> list[_Figure]:
 def _draw_metrics(figures: Sequence[_Figure]) -> str:
     groups = list(dict.fromkeys(figure.group for figure in figures))
     members = {group: [f for f in figures if f.group == group] for group in groups}
-    height = sum(62 + 24 * len(each) for each in members.values()) + 30
+    height = sum(62 + 24 * len(each) for each in members.values()) + 50
     with drawing.figure(640, height) as canvas:
         panels = canvas.subplots(
             len(groups), 1, squeeze=False, height_ratios=[len(members[g]) + 1 for g in groups]
@@ -240,16 +240,17 @@ def _draw_metrics(figures: Sequence[_Figure]) -> str:
                 axes.plot(
                     [min(known), max(known)], [row, row], color=drawing.LINE, linewidth=3, zorder=1
                 )
-                for value, marker, colour, face in (
-                    (each.worst, "X", drawing.SERIES[1], drawing.SERIES[1]),
-                    (each.best, "o", drawing.SERIES[2], drawing.PAPER),
-                    (each.synthetic, "o", drawing.SERIES[0], drawing.SERIES[0]),
+                for value, marker, colour, face, words in (
+                    (each.worst, "X", drawing.SERIES[1], drawing.SERIES[1], "no dependence"),
+                    (each.best, "o", drawing.SERIES[2], drawing.PAPER, "best to expect"),
+                    (each.synthetic, "o", drawing.SERIES[0], drawing.SERIES[0], "synthetic"),
                 ):
                     if value is not None:
                         axes.plot(
                             [value],
                             [row],
                             marker=marker,
+                            label=words,
                             color=face,
                             markeredgecolor=colour,
                             markeredgewidth=1.6,
@@ -258,10 +259,15 @@ def _draw_metrics(figures: Sequence[_Figure]) -> str:
                         )
             axes.set_yticks(range(len(members[group])), [each.name for each in members[group]])
             axes.set_ylim(len(members[group]) - 0.4, -0.6)
-            axes.set_xlim(left=0)
+            low, high = axes.get_xlim()
+            room = 0.06 * (high - low)
+            # Scores of models lie close together, far from 0.
+            axes.set_xlim(low - room if group.startswith("machine") else 0, high + room)
             axes.grid(axis="x")
             axes.tick_params(axis="y", length=0)
             axes.set_title(group)
+        handles, labels = panels[0].get_legend_handles_labels()
+        canvas.legend(handles[:3], labels[:3], loc="outside upper left", ncols=3)
         said = "; ".join(f"{f.group}, {f.name}: {_plain(f.synthetic)}" for f in figures)
         return drawing.svg(canvas, "fig-metrics", "The paper's three metrics", said)
 

@@ -147,7 +147,7 @@ def _scores_picture(
     caption = (
         f"{below} Above it: the dependence that the model kept, up to {most_kept:.3g}; 0 means "
         "that nothing stood out of the noise. Both are distances between a pair's table and the "
-        "product of its columns, as shares of the rows. Grey: not scored or not measured."
+        "product of its columns, as shares of the rows. Empty cells: not scored, or not measured."
         f"{limited(names, shown, 'strongest pairs')}"
     )
     what = f"Pairs, the strongest first{f' ({more:,} more are in run.json)' if more > 0 else ''}"
@@ -208,6 +208,7 @@ def _tree_picture(release: Release, kept: Mapping[Clique, float]) -> Picture:
             "The strongest measured pairs that close no circle. The synthesizer of this method "
             "fits all measured pairs in turn and follows no tree; this one is drawn to be read."
         )
+    caption += " Bars show how strong each dependence is in the model."
     if len(cut) < len(nodes):
         caption += f" The first {len(cut)} of {len(nodes)} columns are drawn."
     title = "Tree of dependences"
@@ -296,9 +297,9 @@ def _draw_tree(
             )
             weight = "bold" if node.name == label else "normal"
             axes.text(x + 9, y, drawing.short(node.name, 24), va="center", fontweight=weight)
-        columns = [("dependence on parent", up, drawing.SERIES[0])]
+        columns = [("with parent", up, drawing.SERIES[0])]
         if labelled:
-            columns.append(("on label", to_label, drawing.SERIES[2]))
+            columns.append(("with label", to_label, drawing.SERIES[2]))
         most = max([*up, *to_label, 1e-9])
         for place, (title, lengths, colour) in enumerate(columns):
             start = tree + 12 + place * (bars + 24)
@@ -359,8 +360,8 @@ def pair_noise_section(release: Release) -> Section:
         "mean absolute noise (0.80 standard errors) as a share of the rows: the total variation "
         "distance from the truth that noise alone would cause if the noisy tables were used as "
         "they came. The model shrinks and fits them, so its own error is usually smaller. What "
-        "is lost by grouping values, or by not measuring a pair, is not in this figure. Grey: not "
-        f"measured.{limited(domain.names, shown, 'largest figures')}"
+        "is lost by grouping values, or by not measuring a pair, is not in this figure. Empty "
+        f"cells: not measured.{limited(domain.names, shown, 'largest figures')}"
     )
     numbers = Table("Expected noise, the largest first", head, rows)
     lead = Text(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -94,15 +94,18 @@ def cells(axes: Axes, shares: Floats, gap: float = 0.03) -> None:
         share = float(shares[row, column])
         if np.isinf(share):
             continue
-        colour = drawing.ABSENT if np.isnan(share) else drawing.shade(share)
+        colour = "none" if np.isnan(share) else drawing.shade(share)
         places.setdefault(colour, []).append((row, column))
     for colour, found in places.items():
         points: list[tuple[float, float]] = []
         for row, column in found:
             a, b, c, d = column + gap, row + gap, column + 1 - gap, row + 1 - gap
             points += [(a, b), (c, b), (c, d), (a, d), (a, b)]
+        frame: dict[str, Any] = {"edgecolor": "none"}
+        if colour == "none":
+            frame = {"edgecolor": drawing.LINE, "linewidth": 0.6}
         codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(found)
-        axes.add_patch(PathPatch(Path(points, codes), facecolor=colour, edgecolor="none"))
+        axes.add_patch(PathPatch(Path(points, codes), facecolor=colour, **frame))
 
 
 def _scale(axes: Axes, most: float, unit: str) -> None:
