@@ -10,7 +10,7 @@ import importlib.util
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -149,9 +149,10 @@ def bare(axes: Axes) -> None:
 
 
 def _lean(node: ElementTree.Element, name: str) -> ElementTree.Element:
-    """The same drawing with attributes for styles, rounded numbers, and no idle groups or ids."""
+    """The same drawing with attributes for styles, rounded numbers, and nothing idle."""
     text = ElementTree.tostring(node, encoding="unicode")
-    used = set(re.findall(r"(?:href=\"#|url\(#)([^\")]+)", text))
+    used = dict.fromkeys(re.findall(r"(?:href=\"#|url\(#)([^\")]+)", text))
+    ids = {old: f"{name}-{number}" for number, old in enumerate(used)}
     root = ElementTree.Element(
         "svg",
         {
@@ -160,21 +161,24 @@ def _lean(node: ElementTree.Element, name: str) -> ElementTree.Element:
             "width": node.get("width", "").removesuffix("pt"),
             "height": node.get("height", "").removesuffix("pt"),
             "font-family": _FONTS,
-            "stroke-linejoin": "round",
+            **_USUAL,
         },
     )
     for child in node:
-        _copy(child, root, used, name)
+        _copy(child, root, ids)
+    _merge(root)
     return root
 
 
-def _copy(
-    node: ElementTree.Element, parent: ElementTree.Element, used: set[str], name: str
-) -> None:
+_USUAL = {"font-size": str(TEXT), "fill": INK, "stroke-linejoin": "round"}
+"""What the parts of a drawing inherit."""
+
+
+def _copy(node: ElementTree.Element, parent: ElementTree.Element, ids: Mapping[str, str]) -> None:
     tag = node.tag.removeprefix(f"{{{_SVG}}}")
     if tag in ("style", "metadata"):
         return
-    attributes = _attributes(node, used, name)
+    attributes = _attributes(node, ids)
     unseen = attributes.get("fill") == "none" and not {"stroke", "id"} & {*attributes}
     if tag == "path" and unseen:
         return
@@ -184,30 +188,50 @@ def _copy(
         if node.text and node.text.strip():
             target.text = node.text
     for child in node:
-        _copy(child, target, used, name)
+        _copy(child, target, ids)
     if target is not parent and tag in ("g", "defs") and not len(target):
         parent.remove(target)
 
 
-def _attributes(node: ElementTree.Element, used: set[str], name: str) -> dict[str, str]:
+def _merge(node: ElementTree.Element) -> None:
+    """Paths that follow each other and look alike become one."""
+    former: ElementTree.Element | None = None
+    for child in list(node):
+        _merge(child)
+        alike = (
+            former is not None
+            and child.tag == former.tag == "path"
+            and "id" not in child.attrib
+            and {**child.attrib, "d": ""} == {**former.attrib, "d": ""}
+        )
+        if alike and former is not None:
+            former.set("d", former.get("d", "") + child.get("d", ""))
+            node.remove(child)
+        else:
+            former = child
+
+
+def _attributes(node: ElementTree.Element, ids: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in node.attrib.items():
         if key == "id":
-            if value in used:
-                found["id"] = f"{name}-{value}"
+            if value in ids:
+                found["id"] = ids[value]
         elif key == "style":
             found |= _styles(value)
         elif key == _XLINK:
-            found["href"] = f"#{name}-{value.removeprefix('#')}"
+            found["href"] = f"#{ids[value.removeprefix('#')]}"
         elif key == "clip-path":
-            found[key] = value.replace("url(#", f"url(#{name}-")
+            found[key] = f"url(#{ids[value.removeprefix('url(#').removesuffix(')')]})"
         elif key == "transform" and value.startswith("rotate(-0 "):
             continue
-        elif key in ("d", "transform", "x", "y", "width", "height", "points"):
+        elif key == "d":
+            found[key] = _path(value)
+        elif key in ("transform", "x", "y", "width", "height"):
             found[key] = _rounded(value)
         else:
             found[key] = value
-    return found
+    return {key: value for key, value in found.items() if _USUAL.get(key) != value}
 
 
 def _styles(text: str) -> dict[str, str]:
@@ -221,13 +245,29 @@ def _styles(text: str) -> dict[str, str]:
 
 
 def _rounded(text: str) -> str:
-    """Hundredths of a pixel will do."""
+    """Tenths of a pixel will do."""
 
     def shorter(number: re.Match[str]) -> str:
-        return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+        return f"{float(number[0]):.1f}".removesuffix(".0")
 
-    rounded = re.sub(r"-?\d+\.\d+", shorter, text)
-    return re.sub(r"\s*([A-Za-z])\s*", r"\1", " ".join(rounded.split()))
+    return re.sub(r"-?\d+\.\d+(e-\d+)?", shorter, " ".join(text.split()))
+
+
+def _path(text: str) -> str:
+    """A path in tenths of a pixel, level and upright lines by one number."""
+    steps = []
+    at = ("", "")
+    for letter, rest in re.findall(r"([A-Za-z])([^A-Za-z]*)", _rounded(text)):
+        numbers = rest.split()
+        if letter == "L" and numbers[1] == at[1]:
+            steps.append(f"H{numbers[0]}")
+        elif letter == "L" and numbers[0] == at[0]:
+            steps.append(f"V{numbers[1]}")
+        else:
+            steps.append(letter + " ".join(numbers))
+        if numbers:
+            at = (numbers[-2], numbers[-1])
+    return "".join(steps)
 
 
 def _describe(root: ElementTree.Element, name: str, title: str, description: str) -> None:

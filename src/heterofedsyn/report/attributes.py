@@ -176,6 +176,7 @@ def attribute_picture(
         else:
             assert isinstance(column, IntegerColumn | NumberColumn | DatetimeColumn)
             _draw_stretches(axes, column, display, shown, errors, truth)
+        axes.tick_params(length=0)
         svg = drawing.svg(figure, figure_name, title, said)
     head = ["value", "rows", "share", "± 2 standard errors"]
     lines = [

@@ -262,7 +262,7 @@ def _draw_tree(
     deepest = max(node.depth for node in nodes)
     longest = max(len(drawing.short(node.name, 24)) for node in nodes)
     labelled = any(node.given_label for node in nodes)
-    tree = 24 + indent * min(deepest, 12) + 7.0 * longest
+    tree = 24 + indent * min(deepest, 12) + 8.0 * longest
     bars = 120 if labelled else 160
     width = tree + (2 if labelled else 1) * (bars + 24)
     height = 34 + step * len(nodes)

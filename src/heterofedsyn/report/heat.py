@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 MOST_NAMES = 40
 """Names beside a heat map; more could not be read."""
 
-_LETTER = 6.4
-"""Width of a letter in pixels, on the generous side."""
+_LETTER = 0.64
+"""Width of a letter, on the generous side, as a share of its size."""
 
 
 def heat_map(
@@ -41,8 +41,9 @@ def heat_map(
     cell = min(30.0, max(14.0, 560 / max(1, len(columns))))
     down = [drawing.short(text, 22) for text in rows]
     across = [drawing.short(text, 22) for text in columns]
-    left = 14 + _LETTER * max(len(text) for text in down)
-    below = 14 + _LETTER * max(len(text) for text in across)
+    size = min(float(drawing.TEXT), 0.74 * cell)
+    left = 14 + _LETTER * size * max(len(text) for text in down)
+    below = 14 + _LETTER * size * max(len(text) for text in across)
     above = 48.0 if not marks else 66.0
     inner_width, inner_height = cell * len(columns), cell * len(rows)
     width = max(left + inner_width + 8, left + 300)
@@ -57,8 +58,8 @@ def heat_map(
         cells(axes, values / most)
         axes.set_xlim(0, len(columns))
         axes.set_ylim(len(rows), 0)
-        axes.set_xticks(np.arange(len(columns)) + 0.5, across, rotation=90)
-        axes.set_yticks(np.arange(len(rows)) + 0.5, down)
+        axes.set_xticks(np.arange(len(columns)) + 0.5, across, rotation=90, fontsize=size)
+        axes.set_yticks(np.arange(len(rows)) + 0.5, down, fontsize=size)
         drawing.bare(axes)
         if marks:
             axes.plot(
