@@ -72,16 +72,20 @@ def total_variance(targets: Targets) -> float:
     return 1 / math.fsum(1 / (noisy.variance * noisy.values.size) for noisy in told)
 
 
-def haar_ladder(targets: Targets, name: str) -> list[Noisy]:
-    """The noisy differences of an attribute from the root downwards; empty if one is missing."""
-    levels: dict[int, Noisy] = {}
+def haar_ladders(targets: Targets) -> dict[str, list[Noisy]]:
+    """The noisy differences of every attribute that has all of them, from the root downwards."""
+    found: dict[str, dict[int, Noisy]] = {}
     for measurement in targets.measurements:
         statistic, noisy = measurement.statistic, measurement.noisy
-        if isinstance(statistic, Haar) and statistic.attributes == (name,):
+        if isinstance(statistic, Haar):
+            levels = found.setdefault(statistic.attributes[0], {})
             known = levels.get(statistic.level)
             levels[statistic.level] = noisy if known is None else known.combine(noisy)
-    whole = range(haar_levels(targets.domain.size(name)))
-    return [levels[level] for level in whole] if levels.keys() == {*whole} else []
+    return {
+        name: [levels[level] for level in sorted(levels)]
+        for name, levels in found.items()
+        if len(levels) == haar_levels(targets.domain.size(name))
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,12 +131,12 @@ def _variance(targets: Targets, clique: Clique, groups: Integers | None) -> Floa
     size = targets.domain.size(clique[0])
     maps = np.arange(size) if groups is None else groups
     whole = total_variance(targets)
-    ladder = haar_ladder(targets, clique[0])
     if clique in targets.marginals:
         members = np.bincount(maps)
         # A group of all values is the number of records, which other answers tell as well.
         return np.where(members == size, whole, members * targets.marginals[clique].variance)
-    if not ladder:
+    ladder = haar_ladders(targets).get(clique[0])
+    if ladder is None:
         raise UsageError(f"column {clique[0]!r} was not measured by itself; ask for another")
     variance = np.zeros(maps.max() + 1)
     for part in haar_weights(size, maps):

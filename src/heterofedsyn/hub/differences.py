@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
-from heterofedsyn.hub.accuracy import haar_ladder, haar_weights, total_variance
+from heterofedsyn.hub.accuracy import haar_ladders, haar_weights, total_variance
 from heterofedsyn.hub.rounds import SUM, Round
 from heterofedsyn.marginals.statistics import Flat, Haar, Total, haar_levels
 from heterofedsyn.privacy.noisy import Noisy
@@ -64,25 +64,29 @@ def differences(
     """Every site beside the others, in the order given; none where sites were not seen singly."""
     if len(sites) < 2 or any(answer.site == SUM for r in rounds for answer in r.answers):
         return ()
-    seen = {site: _seen(schema, site, rounds) for site in sites}
-    if not all(_tells_total(targets) for targets in seen.values()):
+    seen = _seen(schema, sites, rounds)
+    if not all(_tells_total(targets) for targets in seen):
         return ()
-    found: dict[str, list[AttributeDifference]] = {site: [] for site in sites}
+    totals = [Noisy(np.array([targets.total]), total_variance(targets)) for targets in seen]
+    ladders = [haar_ladders(targets) for targets in seen]
+    found: list[list[AttributeDifference]] = [[] for _ in sites]
     for name in schema.domain.names:
-        if all(_told(targets, name) for targets in seen.values()):
-            groups = _groups(schema, name, list(seen.values()))
-            shares = {site: _Sums.of(targets, name, groups) for site, targets in seen.items()}
-            for site in sites:
-                others = [shares[other] for other in sites if other != site]
-                found[site].append(_difference(name, shares[site], _Sums.together(others)))
+        flats = [targets.marginals[(name,)] for targets in seen if (name,) in targets.marginals]
+        waves = [ladder[name] for ladder in ladders if name in ladder]
+        if len(flats) == len(sites):
+            sums = _flat_sums(_groups(schema, name, flats), flats, totals)
+        elif len(waves) == len(sites):
+            sums = _haar_sums(schema.domain.size(name), waves, totals)
+        else:
+            continue
+        together = _Sums.together(sums)
+        for own, attributes in zip(sums, found, strict=True):
+            attributes.append(_difference(name, own, together.without(own)))
     return tuple(
         SiteSummary(
-            site,
-            max(1, round(seen[site].total)),
-            math.sqrt(total_variance(seen[site])),
-            tuple(found[site]),
+            site, max(1, round(targets.total)), math.sqrt(total.variance), tuple(attributes)
         )
-        for site in sites
+        for site, targets, total, attributes in zip(sites, seen, totals, found, strict=True)
     )
 
 
@@ -91,62 +95,85 @@ class _Sums:
     """Sums over groups, as weight * total + contrast; the noise of total and contrast is apart.
 
     Attributes:
+        weight: the same at every site.
         covariance: of the contrasts.
     """
 
     weight: Floats
     contrast: Floats
     covariance: Floats
-    total: Noisy
-
-    @classmethod
-    def of(cls, targets: Targets, name: str, groups: Integers) -> _Sums:
-        """What one site's answers tell of an attribute, unbiased."""
-        total = Noisy(np.array([targets.total]), total_variance(targets))
-        size, many = groups.size, int(groups.max()) + 1
-        flat = targets.marginals.get((name,))
-        if flat is not None:
-            # Counts shifted to add up to the total, about which they say nothing more.
-            members = np.bincount(groups).astype(np.float64)
-            apart = np.bincount(groups, flat.values - flat.values.mean()).astype(np.float64)
-            spread = np.diag(members) - np.outer(members, members) / size
-            return cls(members / size, apart, flat.variance * spread, total)
-        ladder = haar_ladder(targets, name)
-        weight, contrast = np.zeros(many), np.zeros(many)
-        covariance = np.zeros((many, many))
-        for part in haar_weights(size, groups):
-            if part.level < 0:
-                weight[part.group] = part.weight
-                continue
-            noisy = ladder[part.level]
-            matrix = np.zeros((many, noisy.values.size))
-            matrix[part.group, part.node] = part.weight
-            contrast += matrix @ noisy.values
-            covariance += noisy.variance * (matrix @ matrix.T)
-        return cls(weight, contrast, covariance, total)
+    total: float
+    variance: float
 
     @classmethod
     def together(cls, parts: Sequence[_Sums]) -> _Sums:
-        """The sums of several sites; weights are the same at all of them."""
+        """The sums of all sites."""
         return cls(
             parts[0].weight,
             np.sum([part.contrast for part in parts], axis=0),
             np.sum([part.covariance for part in parts], axis=0),
-            Noisy(
-                np.sum([part.total.values for part in parts], axis=0),
-                math.fsum(part.total.variance for part in parts),
-            ),
+            math.fsum(part.total for part in parts),
+            math.fsum(part.variance for part in parts),
+        )
+
+    def without(self, part: _Sums) -> _Sums:
+        """The sums of all sites but one."""
+        return _Sums(
+            self.weight,
+            self.contrast - part.contrast,
+            self.covariance - part.covariance,
+            self.total - part.total,
+            self.variance - part.variance,
         )
 
     def shares(self) -> tuple[Floats, Floats]:
         """The distribution over groups, and the covariance of its noise to first order."""
-        total, variance = float(self.total.values[0]), self.total.variance
         # A total below its own noise tells nothing to divide by.
-        divisor = max(total, math.sqrt(variance))
-        share = self.weight + self.contrast / divisor
-        # d(contrast / total) = (d contrast - (share - weight) d total) / total
-        moved = share - self.weight
-        return share, (self.covariance + variance * np.outer(moved, moved)) / divisor**2
+        divisor = max(self.total, math.sqrt(self.variance))
+        moved = self.contrast / divisor
+        # d(contrast / total) = (d contrast - contrast / total * d total) / total
+        noise = (self.covariance + self.variance * np.outer(moved, moved)) / divisor**2
+        return self.weight + moved, noise
+
+
+def _flat_sums(groups: Integers, flats: Sequence[Noisy], totals: Sequence[Noisy]) -> list[_Sums]:
+    """Counts of each site, shifted to add up to its total, about which they say nothing more."""
+    members = np.bincount(groups).astype(np.float64)
+    spread = np.diag(members) - np.outer(members, members) / groups.size
+    return [
+        _Sums(
+            members / groups.size,
+            np.bincount(groups, flat.values - flat.values.mean()).astype(np.float64),
+            flat.variance * spread,
+            float(total.values[0]),
+            total.variance,
+        )
+        for flat, total in zip(flats, totals, strict=True)
+    ]
+
+
+def _haar_sums(size: int, waves: Sequence[Sequence[Noisy]], totals: Sequence[Noisy]) -> list[_Sums]:
+    """Masses of dyadic blocks of each site, about which few differences say all."""
+    groups = np.arange(size) >> max(0, haar_levels(size) - 3)
+    many = int(groups.max()) + 1
+    weight, parts = np.zeros(many), []
+    for part in haar_weights(size, groups):
+        if part.level < 0:
+            weight[part.group] = part.weight
+        elif part.weight.any():
+            matrix = np.zeros((many, 1 << part.level))
+            matrix[part.group, part.node] = part.weight
+            parts.append((part.level, matrix, matrix @ matrix.T))
+    return [
+        _Sums(
+            weight,
+            np.sum([matrix @ wave[level].values for level, matrix, _ in parts], axis=0),
+            np.sum([wave[level].variance * square for level, _, square in parts], axis=0),
+            float(total.values[0]),
+            total.variance,
+        )
+        for wave, total in zip(waves, totals, strict=True)
+    ]
 
 
 def _difference(name: str, site: _Sums, others: _Sums) -> AttributeDifference:
@@ -158,41 +185,31 @@ def _difference(name: str, site: _Sums, others: _Sums) -> AttributeDifference:
     return AttributeDifference(name, math.sqrt(max(0.0, square)), noise)
 
 
-def _seen(schema: Schema, site: str, rounds: Sequence[Round]) -> Targets:
-    """What one site's answers tell of totals and 1-ways."""
-    measurements = []
+def _seen(schema: Schema, sites: Sequence[str], rounds: Sequence[Round]) -> list[Targets]:
+    """What the answers of each site tell of its total and 1-ways."""
+    found: dict[str, list[Measurement]] = {site: [] for site in sites}
     for round_ in rounds:
         for answer in round_.answers:
-            if answer.site != site:
-                continue
             for part, released in zip(round_.query.parts, answer.parts, strict=True):
                 statistic = part.statistic
                 if isinstance(statistic, Total | Haar | Flat) and len(statistic.attributes) < 2:
                     noisy = Noisy(released.values.astype(np.float64), released.sigma**2)
-                    measurements.append(Measurement(statistic, noisy))
-    return Targets(schema, tuple(measurements), Consistency())
+                    found[answer.site].append(Measurement(statistic, noisy))
+    return [Targets(schema, tuple(found[site]), Consistency()) for site in sites]
 
 
 def _tells_total(targets: Targets) -> bool:
     return any(isinstance(found.statistic, Total | Flat) for found in targets.measurements)
 
 
-def _told(targets: Targets, name: str) -> bool:
-    return (name,) in targets.marginals or bool(haar_ladder(targets, name))
-
-
-def _groups(schema: Schema, name: str, seen: Sequence[Targets]) -> Integers:
+def _groups(schema: Schema, name: str, flats: Sequence[Noisy]) -> Integers:
     """A group for every value: stretches, or the categories with the largest noisy counts."""
     size = schema.domain.size(name)
-    if any((name,) not in targets.marginals for targets in seen):
-        # Dyadic blocks, about which few differences say all.
-        blocks: Integers = np.arange(size) >> max(0, haar_levels(size) - 3)
-        return blocks
     if size <= MOST_GROUPS:
         return np.arange(size)
     if schema.column(name).ordered:
         return np.arange(size) * MOST_GROUPS // size
-    counts = np.sum([targets.marginals[(name,)].values for targets in seen], axis=0)
+    counts = np.sum([flat.values for flat in flats], axis=0)
     largest = np.sort(np.argsort(-counts, kind="stable")[: MOST_GROUPS - 1])
     groups = np.full(size, MOST_GROUPS - 1)
     groups[largest] = np.arange(MOST_GROUPS - 1)
