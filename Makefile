@@ -47,7 +47,7 @@ lock: $(VENV)-lock/.uv-$(UV_VERSION) ## resolve the dependencies anew into locks
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
 		$(COMPILE) --extra report --group build --output-file locks/core.txt
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
-		$(COMPILE) --extra eval --extra report --group dev --constraint locks/core.txt --output-file locks/dev.txt
+		$(COMPILE) --extra eval --extra nvflare --extra report --extra site --group dev --constraint locks/core.txt --output-file locks/dev.txt
 
 clean: ## remove everything made here, .venv too
 	rm -rf $(VENV) $(VENV)-lock build dist heterofedsyn-demo .hypothesis .import_linter_cache \
