@@ -2,5 +2,6 @@
 
 from heterofedsyn.protocol.messages import Answer, Part, Query, Released, decode, encode
 from heterofedsyn.protocol.plan import Plan
+from heterofedsyn.protocol.study import Study
 
-__all__ = ["Answer", "Part", "Plan", "Query", "Released", "decode", "encode"]
+__all__ = ["Answer", "Part", "Plan", "Query", "Released", "Study", "decode", "encode"]

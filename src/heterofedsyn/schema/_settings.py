@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from heterofedsyn.errors import SchemaError, did_you_mean
@@ -22,7 +20,6 @@ KINDS: dict[str, type[Column]] = {
     kind.kind: kind
     for kind in (IntegerColumn, NumberColumn, CategoricalColumn, BooleanColumn, DatetimeColumn)
 }
-_WIDTH = 100
 
 
 def read(settings: Mapping[str, Any]) -> tuple[tuple[Column, ...], str | None, str | None]:
@@ -40,16 +37,6 @@ def write(columns: tuple[Column, ...], label: str | None, task: str | None) -> d
     settings: dict[str, Any] = {"label": label, "task": task}
     settings = {key: value for key, value in settings.items() if value is not None}
     return {**settings, "columns": [_entry(column) for column in columns]}
-
-
-def to_toml(settings: Mapping[str, Any]) -> str:
-    """The mapping as TOML text."""
-    head = "".join(_line(key, value) for key, value in settings.items() if key != "columns")
-    tables = [
-        "[[columns]]\n" + "".join(_line(key, value) for key, value in entry.items())
-        for entry in settings["columns"]
-    ]
-    return "\n".join([head, *tables] if head else tables)
 
 
 def _column(entry: object, place: int) -> Column:
@@ -87,22 +74,3 @@ def _entry(column: Column) -> dict[str, Any]:
         if value != field.default:
             entry[field.name] = list(value) if isinstance(value, tuple) else value
     return entry
-
-
-def _line(key: str, value: object) -> str:
-    if not isinstance(value, list):
-        return f"{key} = {_literal(value)}\n"
-    items = [_literal(item) for item in value]
-    line = f"{key} = [{', '.join(items)}]\n"
-    if len(line) <= _WIDTH:
-        return line
-    return f"{key} = [\n" + "".join(f"  {item},\n" for item in items) + "]\n"
-
-
-def _literal(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        # JSON escapes what TOML must have escaped, except DEL.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return value.isoformat() if isinstance(value, datetime) else repr(value)

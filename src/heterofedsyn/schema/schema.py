@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from heterofedsyn._toml import to_toml
 from heterofedsyn.errors import SchemaError, UsageError, did_you_mean
 from heterofedsyn.schema import _settings
 from heterofedsyn.schema.columns import Column
@@ -98,12 +99,17 @@ class Schema:
     def fingerprint(self) -> str:
         """A SHA-256 of all that the schema says; equal schemas have equal ones everywhere."""
         canonical = json.dumps(
-            _settings.write(self.columns, self.label, self.task),
+            self.settings,
             sort_keys=True,
             separators=(",", ":"),
             default=lambda moment: moment.isoformat(),
         )
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The schema as a mapping shaped like the TOML; `of` gives it back."""
+        return _settings.write(self.columns, self.label, self.task)
 
     def column(self, name: str) -> Column:
         """The column of that name."""
@@ -111,7 +117,7 @@ class Schema:
 
     def to_toml(self) -> str:
         """The schema as TOML; `from_toml` gives it back."""
-        return _settings.to_toml(_settings.write(self.columns, self.label, self.task))
+        return to_toml(self.settings)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the schema to a TOML file."""

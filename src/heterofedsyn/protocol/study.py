@@ -1,0 +1,97 @@
+"""The file by which a study is agreed on: its plan, the public schema, and how long to wait."""
+
+from __future__ import annotations
+
+import tomllib
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from heterofedsyn._files import file_written_whole
+from heterofedsyn._toml import to_toml
+from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.protocol.plan import Plan
+from heterofedsyn.schema import Schema, with_atoms
+
+STUDY_VERSION = 1
+MOST_STUDY_BYTES = 2**24
+
+
+class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a coordinator sends to every steward; approved by the fingerprint of its plan.
+
+    Attributes:
+        schema: the public schema, shaped like its TOML.
+        quorum: how many sites must answer a round for the study to go on.
+        patience: seconds that a round may take at a site, beyond what its noise needs.
+    """
+
+    plan: Plan
+    schema: dict[str, Any]
+    quorum: int
+    patience: float = 60.0
+    version: int = STUDY_VERSION
+
+    def __post_init__(self) -> None:
+        if self.version != STUDY_VERSION:
+            raise UsageError(
+                f"the study has version {self.version}, not {STUDY_VERSION}; install the same "
+                "version of heterofedsyn at hub and sites"
+            )
+        if not 1 <= self.quorum <= len(self.plan.sites):
+            raise UsageError(
+                f"quorum ({self.quorum}) must be in 1..{len(self.plan.sites)}, the sites"
+            )
+        if not 1 <= self.patience <= 86_400:
+            raise UsageError(f"patience ({self.patience}) must be in 1..86400 seconds")
+        _ = self.encoding  # refuse what it refuses
+
+    @property
+    def public(self) -> Schema:
+        """The public schema."""
+        return Schema.of(self.schema)
+
+    @property
+    def encoding(self) -> Schema:
+        """The schema by which sites encode: the public one, or that with atoms."""
+        public = self.public
+        for schema in (public, with_atoms(public)):
+            if schema.fingerprint == self.plan.schema:
+                return schema
+        raise UsageError("the plan was made for another schema; make the study anew")
+
+    @property
+    def fingerprint(self) -> str:
+        """What names the study, and what a steward approves."""
+        return self.plan.fingerprint
+
+    @classmethod
+    def load(cls, path: Path) -> Study:
+        """The study in a file.
+
+        Raises:
+            UsageError: if it is anything else.
+        """
+        try:
+            if path.stat().st_size > MOST_STUDY_BYTES:
+                raise UsageError(f"{path}: too large for a study")
+            found = tomllib.loads(path.read_text("utf-8"))
+            return msgspec.convert(found, cls)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+            raise UsageError(f"{path}: this is no study: {error}") from None
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise UsageError(f"cannot read study {path}: {reason}; check the path") from None
+        except HeterofedsynError as error:
+            raise UsageError(f"{path}: {error}") from None
+
+    def save(self, path: Path) -> None:
+        """Write the study as TOML."""
+        with file_written_whole(path) as partial:
+            partial.write_text(self.to_toml(), "utf-8")
+
+    def to_toml(self) -> str:
+        """The study as TOML; `load` gives it back."""
+        return to_toml(msgspec.to_builtins(self, builtin_types=(datetime,)))
