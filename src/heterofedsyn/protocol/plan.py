@@ -35,6 +35,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     version: int = PLAN_VERSION
 
     def __post_init__(self) -> None:
+        # 1 and 1.0 are one number, so they must have one fingerprint.
+        for name in ("epsilon", "delta"):
+            msgspec.structs.force_setattr(self, name, float(getattr(self, name)))
         if not self.sites or len(set(self.sites)) != len(self.sites):
             raise UsageError("a study needs at least one site, each with a name of its own")
         for name in self.sites:

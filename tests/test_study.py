@@ -1,0 +1,65 @@
+"""A study file says what was agreed on, and nothing else passes for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from heterofedsyn.errors import UsageError
+from heterofedsyn.protocol import Study
+from heterofedsyn.schema import with_atoms
+from heterofedsyn.simulate.hospitals import hospital_schema
+from support import make_plan
+
+
+def a_study(**terms: object) -> Study:
+    schema = hospital_schema()
+    plan = make_plan(with_atoms(schema), ("north", "south"), settings={"q": 0.25}, epsilon=1)
+    return Study(**{"plan": plan, "schema": schema.settings, "quorum": 2, **terms})  # type: ignore[arg-type]
+
+
+def test_a_study_comes_back_from_its_file_with_its_fingerprint(tmp_path: Path) -> None:
+    study = a_study()
+    study.save(tmp_path / "study.toml")
+    again = Study.load(tmp_path / "study.toml")
+    assert again == study
+    assert again.fingerprint == study.fingerprint
+    assert again.public == hospital_schema()
+    assert again.encoding == with_atoms(hospital_schema())
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        ({"quorum": 0}, "quorum"),
+        ({"quorum": 3}, "quorum"),
+        ({"patience": 0}, "patience"),
+        ({"patience": float("nan")}, "patience"),
+        ({"version": 2}, "version 2"),
+        ({"schema": {"columns": [{"name": "x", "type": "boolean"}]}}, "another schema"),
+    ],
+)
+def test_terms_that_contradict_each_other_are_refused(terms: dict[str, object], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        a_study(**terms)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "quorum = 2", "\0", "quorum = ", "[plan]\nepsilon = 'x'", "surprise = 1"]
+)
+def test_anything_else_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as refused:
+        Study.load(path)
+    assert "\n" not in str(refused.value)
+    with pytest.raises(UsageError, match="cannot read study"):
+        Study.load(tmp_path / "nowhere.toml")
+
+
+def test_an_unknown_field_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text("surprise = 1\n" + a_study().to_toml())
+    with pytest.raises(UsageError, match="surprise"):
+        Study.load(path)
