@@ -41,12 +41,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         if not self.sites or len(set(self.sites)) != len(self.sites):
             raise UsageError("a study needs at least one site, each with a name of its own")
         for name in self.sites:
-            if not _SITE_NAME.fullmatch(name):
-                raise UsageError(
-                    f"site name {name!r} must be up to 64 letters, digits, '.', '_' or '-'"
-                )
-        if "sum" in self.sites:
-            raise UsageError("no site may be named 'sum'; that is the sum over sites")
+            check_site_name(name)
         if not 1 <= self.rows_per_unit <= MOST_ROWS_PER_UNIT:
             raise UsageError(
                 f"rows per unit ({self.rows_per_unit}) must be in 1..{MOST_ROWS_PER_UNIT}"
@@ -71,3 +66,11 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def fingerprint(self) -> str:
         """A hash of everything above."""
         return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
+
+
+def check_site_name(name: str) -> None:
+    """Refuse what cannot be the name of a site."""
+    if not _SITE_NAME.fullmatch(name):
+        raise UsageError(f"site name {name!r} must be up to 64 letters, digits, '.', '_' or '-'")
+    if name == "sum":
+        raise UsageError("no site may be named 'sum'; that is the sum over sites")

@@ -1,0 +1,174 @@
+"""A steward's consent to a study: a ceiling kept beside the study itself, not a reservation."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from heterofedsyn._files import file_written_whole, written_whole
+from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.trust import Local
+from heterofedsyn.protocol.study import Study
+from heterofedsyn.site.settings import SiteSettings
+
+STUDY = "study.toml"
+CONSENT = "consent.json"
+WITHDRAWN = "withdrawn.json"
+CONSENT_VERSION = 1
+MOST_WHO = 200
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+
+
+class NotApproved(PrivacyRefusal):
+    """The steward has not consented to this study as it is now."""
+
+
+class Consent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Who allowed which study to spend how much.
+
+    Attributes:
+        study: fingerprint of the study.
+        schema: fingerprint of the public schema at that time.
+        rho: the most that the study may spend here.
+        when: UTC, to the second.
+    """
+
+    study: str
+    schema: str
+    rho: float
+    epsilon: float
+    delta: float
+    conversion: str
+    who: str
+    when: str
+    version: int = CONSENT_VERSION
+
+    @property
+    def cap(self) -> Budget:
+        """The most that the study may spend here."""
+        return Budget(self.rho)
+
+
+def check_study(settings: SiteSettings, study: Study) -> None:
+    """Refuse what this site never answers, whoever asks.
+
+    Raises:
+        NotApproved: saying why, for the steward.
+    """
+    plan = study.plan
+    if settings.name not in plan.sites:
+        raise NotApproved(
+            f"the study is for {', '.join(plan.sites)}; this site is called {settings.name!r}"
+        )
+    if not isinstance(plan.trust_model, Local):
+        raise NotApproved(
+            f"the study trusts by {plan.trust!r}; a site answers under 'local' trust only, since "
+            "it cannot check that answers are hidden from the hub"
+        )
+    if study.public.fingerprint != settings.public.fingerprint:
+        raise NotApproved(
+            f"the study has another schema than {settings.schema}; agree on one, to the letter"
+        )
+    if settings.unit is not None and plan.unit != settings.unit:
+        found = "records" if plan.unit is None else f"units of {plan.unit!r}"
+        raise NotApproved(
+            f"the study protects {found}, but this site's unit is {settings.unit!r}; the study "
+            "needs that unit"
+        )
+    if plan.budget > settings.study_cap:
+        raise NotApproved(
+            f"the study may spend rho={plan.budget.rho:.6g}, more than the cap per study, "
+            f"rho={settings.study_cap.rho:.6g} (epsilon {settings.study_epsilon:g} at delta "
+            f"{settings.delta:g})"
+        )
+
+
+def approve(settings: SiteSettings, study: Study, *, who: str, now: datetime) -> Consent:
+    """Record consent; from now on the agent answers this study, without a restart.
+
+    Raises:
+        NotApproved: if the site never answers such a study.
+    """
+    check_study(settings, study)
+    if not (0 < len(who) <= MOST_WHO and who.isprintable()):
+        raise UsageError(f"who consents must be a name of 1 to {MOST_WHO} printable characters")
+    plan = study.plan
+    consent = Consent(
+        study=study.fingerprint,
+        schema=study.public.fingerprint,
+        rho=plan.budget.rho,
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        conversion=plan.conversion,
+        who=who,
+        when=now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    )
+    with written_whole(settings.studies / study.fingerprint) as partial:
+        study.save(partial / STUDY)
+        (partial / CONSENT).write_bytes(_pretty(consent))
+    return consent
+
+
+def approved(settings: SiteSettings, fingerprint: str) -> tuple[Study, Consent]:
+    """The study of this fingerprint and the consent to it, as they are on disk now.
+
+    Raises:
+        NotApproved: if there is no consent, or study, schema or settings changed since.
+        HeterofedsynError: if what is there cannot be read.
+    """
+    if not _FINGERPRINT.fullmatch(fingerprint):
+        raise NotApproved("the query names no study")
+    folder = settings.studies / fingerprint
+    if (folder / WITHDRAWN).exists():
+        raise NotApproved(f"consent to study {fingerprint[:12]} was withdrawn")
+    if not (folder / CONSENT).exists():
+        raise NotApproved(f"study {fingerprint[:12]} was not approved")
+    consent, study = read_consent(folder / CONSENT), Study.load(folder / STUDY)
+    if not consent.study == study.fingerprint == fingerprint:
+        raise NotApproved(f"study {fingerprint[:12]} changed after it was approved")
+    if consent.schema != study.public.fingerprint:
+        raise NotApproved(f"the schema of study {fingerprint[:12]} changed after it was approved")
+    check_study(settings, study)
+    return study, consent
+
+
+def withdraw(settings: SiteSettings, fingerprint: str, *, who: str, now: datetime) -> None:
+    """Take consent back; what was spent stays spent, and nothing more is answered.
+
+    Raises:
+        UsageError: if there is no consent to take back.
+    """
+    folder = settings.studies / fingerprint
+    if not _FINGERPRINT.fullmatch(fingerprint) or not (folder / CONSENT).exists():
+        raise UsageError(f"there is no consent to study {fingerprint[:12]}")
+    if (folder / WITHDRAWN).exists():
+        raise UsageError(f"consent to study {fingerprint[:12]} was withdrawn before")
+    when = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    with file_written_whole(folder / WITHDRAWN) as partial:
+        partial.write_bytes(_pretty({"study": fingerprint, "who": who, "when": when}))
+
+
+def read_consent(path: Path) -> Consent:
+    """The consent in a file.
+
+    Raises:
+        HeterofedsynError: if it is anything else.
+    """
+    try:
+        consent = msgspec.json.decode(path.read_bytes(), type=Consent)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise HeterofedsynError(f"{path} is damaged; approve the study again") from None
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise HeterofedsynError(f"cannot read {path}: {reason}") from None
+    if consent.version != CONSENT_VERSION:
+        raise HeterofedsynError(f"{path} is of another version; approve the study again")
+    return consent
+
+
+def _pretty(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"

@@ -1,0 +1,201 @@
+"""What a steward decided for one table: where it is, what it may ever spend, who may ask."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import tomllib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import msgspec
+
+from heterofedsyn._toml import to_toml
+from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.protocol.plan import check_site_name
+from heterofedsyn.schema import Schema
+
+SETTINGS = "site.toml"
+MOST_SETTINGS_BYTES = 2**20
+MOST_SOCKET_PATH = 107
+"""Bytes that the operating system allows in the path of a Unix socket."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteSettings:
+    """The settings of one site; the caps live here and nowhere else.
+
+    Attributes:
+        folder: of the site, with its ledger; mode 0700.
+        name: of the site, as studies call it.
+        schema: file of the public schema.
+        source: file of the private rows.
+        epsilon: the most that the table may ever spend, at this delta.
+        study_epsilon: the most that one study may spend, at the same delta.
+        unit: column that identifies a person; studies must then protect persons.
+        anchor: file, best on another disk, that repeats the end of the ledger.
+        socket: path of the socket on which the agent answers, in a folder of its own.
+        engine: user, by name or number, that carries messages; besides the agent's own user
+            nobody else may ask.
+        group: the group, by name or number, that both users are in.
+    """
+
+    folder: Path
+    name: str
+    schema: Path
+    source: Path
+    epsilon: float
+    delta: float
+    study_epsilon: float
+    anchor: Path
+    socket: Path
+    engine: str
+    group: str
+    unit: str | None = None
+
+    def __post_init__(self) -> None:
+        check_site_name(self.name)
+        for place in ("schema", "source", "anchor", "socket"):
+            if not getattr(self, place).is_absolute():
+                raise UsageError(f"{place} ({getattr(self, place)}) must be a path from the root")
+        if self.anchor.is_relative_to(self.folder):
+            raise UsageError(
+                f"anchor ({self.anchor}) must lie outside of {self.folder}, best on another disk: "
+                "whoever restores an old copy of the folder would restore it too"
+            )
+        if self.socket.is_relative_to(self.folder):
+            raise UsageError(
+                f"socket ({self.socket}) must lie outside of {self.folder}, which no other user "
+                "may enter"
+            )
+        if len(os.fsencode(self.socket)) > MOST_SOCKET_PATH:
+            raise UsageError(
+                f"socket ({self.socket}) is longer than {MOST_SOCKET_PATH} bytes; the operating "
+                "system takes no more"
+            )
+        if self.study_cap > self.cap:
+            raise UsageError(
+                f"study_epsilon ({self.study_epsilon:g}) must be at most epsilon ({self.epsilon:g})"
+            )
+
+    @classmethod
+    def load(cls, folder: Path) -> SiteSettings:
+        """The settings of the site in a folder.
+
+        Raises:
+            UsageError: if there is no site, or its settings are anything else.
+        """
+        path = folder / SETTINGS
+        try:
+            if path.stat().st_size > MOST_SETTINGS_BYTES:
+                raise UsageError(f"{path}: too large for settings")
+            text = path.read_text("utf-8")
+        except FileNotFoundError:
+            raise UsageError(
+                f"there is no site in {folder}; make one with `heterofedsyn site init`"
+            ) from None
+        except UnicodeDecodeError:
+            raise UsageError(f"{path}: not UTF-8 text; save it as UTF-8") from None
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise UsageError(f"cannot read {path}: {reason}; run this as the site's user") from None
+        try:
+            found = msgspec.convert(tomllib.loads(text), _File)
+            return found.settings(folder)
+        except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+            raise UsageError(f"{path}: these are no settings of a site: {error}") from None
+        except HeterofedsynError as error:
+            raise UsageError(f"{path}: {error}") from None
+
+    def to_toml(self) -> str:
+        """The settings as TOML; `load` gives them back."""
+        values = {key: value for key, value in asdict(self).items() if key != "folder"}
+        return to_toml({k: str(v) if isinstance(v, Path) else v for k, v in values.items()})
+
+    @property
+    def cap(self) -> Budget:
+        """The most that the table may ever spend."""
+        return Budget.of(epsilon=self.epsilon, delta=self.delta)
+
+    @property
+    def study_cap(self) -> Budget:
+        """The most that one study may spend."""
+        return Budget.of(epsilon=self.study_epsilon, delta=self.delta)
+
+    @property
+    def public(self) -> Schema:
+        """The public schema by which the site holds its rows."""
+        return Schema.load(self.schema)
+
+    @property
+    def studies(self) -> Path:
+        """The folder of approved studies, each under its fingerprint."""
+        return self.folder / "studies"
+
+    @property
+    def receipts(self) -> Path:
+        """The folder of signed records."""
+        return self.folder / "receipts"
+
+    @property
+    def key(self) -> Path:
+        """The file of the signing key."""
+        return self.folder / "key.pem"
+
+    @property
+    def group_id(self) -> int:
+        """The number of the group that shares the socket."""
+        return _number("group", self.group, lambda name: grp.getgrnam(name).gr_gid)
+
+    @property
+    def askers(self) -> frozenset[int]:
+        """The user numbers that may ask: the engine's and the agent's own."""
+        engine = _number("user", self.engine, lambda name: pwd.getpwnam(name).pw_uid)
+        return frozenset({engine, os.geteuid()})
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What stands in the file."""
+
+    name: str
+    schema: str
+    source: str
+    epsilon: float
+    delta: float
+    study_epsilon: float
+    anchor: str
+    socket: str
+    engine: str | int
+    group: str | int
+    unit: str | None = None
+
+    def settings(self, folder: Path) -> SiteSettings:
+        """The settings of the site in this folder."""
+        return SiteSettings(
+            folder=Path(os.path.realpath(folder)),
+            name=self.name,
+            schema=Path(self.schema),
+            source=Path(self.source),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            study_epsilon=self.study_epsilon,
+            anchor=Path(self.anchor),
+            socket=Path(self.socket),
+            engine=str(self.engine),
+            group=str(self.group),
+            unit=self.unit,
+        )
+
+
+def _number(kind: str, name: str, find: Callable[[str], int]) -> int:
+    if name.isascii() and name.isdigit():
+        return int(name)
+    try:
+        return find(name)
+    except KeyError:
+        raise UsageError(
+            f"there is no {kind} {name!r} on this machine; make it, or name another in {SETTINGS}"
+        ) from None
