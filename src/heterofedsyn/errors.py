@@ -44,6 +44,14 @@ class BudgetExceeded(PrivacyRefusal):
     """A charge does not fit into what is left."""
 
 
+class LedgerUnavailable(HeterofedsynError):
+    """The ledger on disk cannot be read, written or locked; nothing is released meanwhile."""
+
+
+class LedgerDisputed(PrivacyRefusal):
+    """The ledger on disk and its anchor do not tell the same story; nothing is released."""
+
+
 class HeterofedsynWarning(UserWarning):
     """Something a user should know although it worked; never a value of a record."""
 

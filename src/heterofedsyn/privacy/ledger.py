@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from heterofedsyn.errors import BudgetExceeded
 from heterofedsyn.privacy.budget import Budget, together
@@ -18,7 +21,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The charges against one table and the cap they may never exceed.
+    """The charges against one table (or one study's part of it) and the cap they never exceed.
 
     >>> ledger = Ledger("icu", Budget(0.05)).charge("one-way", Budget(0.02))
     >>> ledger.spent.rho
@@ -28,6 +31,7 @@ class Ledger:
     table: str
     cap: Budget
     charges: tuple[Charge, ...] = ()
+    holder: str = "table"
 
     @property
     def spent(self) -> Budget:
@@ -41,10 +45,21 @@ class Ledger:
             BudgetExceeded: if the charge does not fit; nothing is booked then.
         """
         if together([*(past.budget for past in self.charges), budget]) > self.cap:
-            left = self.cap.rho - self.spent.rho
+            left = max(0.0, self.cap.rho - self.spent.rho)
             raise BudgetExceeded(
                 f"query {label!r} costs rho={budget.rho:.6g} but only rho={left:.6g} of "
-                f"{self.cap.rho:.6g} is left for table {self.table!r}; ask for fewer releases or "
-                "a smaller share"
+                f"{self.cap.rho:.6g} is left for {self.holder} {self.table!r}; ask for "
+                "fewer releases or a smaller share"
             )
         return replace(self, charges=(*self.charges, Charge(label, budget)))
+
+
+def shortfall(target: Budget, booked: Iterable[Budget]) -> Budget:
+    """The least that must be booked besides so that all of it together reaches the target.
+
+    >>> shortfall(Budget(0.5), [Budget(0.125)]), shortfall(Budget(0.5), [Budget(0.75)])
+    (Budget(rho=0.375), Budget(rho=0.0))
+    """
+    exact = Fraction(target.rho) - sum((Fraction(part.rho) for part in booked), Fraction(0))
+    nearest = float(max(Fraction(0), exact))
+    return Budget(nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf))

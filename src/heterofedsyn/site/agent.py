@@ -1,0 +1,194 @@
+"""The site agent: it owns rows and books, answers approved studies, and refuses everything else.
+
+What the hub hears of a refusal is one of four reasons, none of which depends on a row; everything
+else is for the steward.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from threading import Lock
+
+from heterofedsyn.errors import (
+    BudgetExceeded,
+    HeterofedsynError,
+    LedgerDisputed,
+    PrivacyRefusal,
+    ProtocolError,
+)
+from heterofedsyn.marginals.counting import Counts
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.noise import NoiseSource, SecureNoise
+from heterofedsyn.protocol.study import Study
+from heterofedsyn.schema import encode
+from heterofedsyn.site.books import Books
+from heterofedsyn.site.consent import NotApproved, approved
+from heterofedsyn.site.settings import SiteSettings
+from heterofedsyn.site.site import Desk, Price, read_query
+from heterofedsyn.sources import open_source
+
+MOST_QUERIES = 4096
+"""The most queries of one study, so that a hub that pays next to nothing cannot go on for ever."""
+
+MOST_STUDY_INTEGERS = 2**27
+"""The most integers released to one study: 1 GiB on disk, and an hour of drawing noise."""
+
+_MOST_TABLES = 2
+"""Encoded tables that are kept: studies differ in their schema's atoms and in their unit."""
+
+_MOST_WORDS = 500
+"""Characters of one refusal in the steward's log; a hub chooses some of them."""
+
+
+class Reason(StrEnum):
+    """All that a hub hears of a refusal."""
+
+    OVER_THE_CAP = "over the cap"
+    NOT_APPROVED = "not approved"
+    MALFORMED = "malformed"
+    UNAVAILABLE = "unavailable"
+
+
+class Refused(HeterofedsynError):
+    """A query that gets no answer: `reason` is for the hub, the text for the steward."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        """A refusal with its reason and what the steward should know."""
+        super().__init__(text if len(text) <= _MOST_WORDS else text[:_MOST_WORDS] + " ...")
+        self.reason = reason
+
+
+class Agent:
+    """Answers the queries of approved studies from one table, however many connections ask.
+
+    Args:
+        noise: from the operating system; only a test may pass another, and no file, option or
+            environment variable can.
+        log: takes lines for the steward; no value of a record is ever in one.
+    """
+
+    def __init__(
+        self,
+        settings: SiteSettings,
+        books: Books,
+        *,
+        noise: NoiseSource = SecureNoise(),
+        log: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._books = books
+        self._noise = noise
+        self._log = log
+        self._tables: OrderedDict[tuple[str, str | None, int], Counts] = OrderedDict()
+        self._turn = Lock()
+
+    def answer(self, message: bytes) -> bytes:
+        """The answer to an encoded query; the same query again gets the same bytes, uncharged.
+
+        Raises:
+            Refused: and nothing else; nothing is released then.
+        """
+        # One query at a time: two that fit alone must not both be answered if they do not together.
+        with self._turn:
+            try:
+                return self._answer(message)
+            except Exception as error:
+                raise _refusal(error) from None
+
+    def _answer(self, message: bytes) -> bytes:
+        query = read_query(message)
+        study, consent = approved(self._settings, query.study)
+        desk = Desk(
+            site=self._settings.name,
+            plan=study.plan,
+            domain=study.encoding.domain,
+            counts=lambda: self._counts(study),
+            noise=self._noise,
+            trust=study.plan.trust_model,
+        )
+        cap, study_cap = self._settings.cap, min(self._settings.study_cap, consent.cap)
+        return desk.answer(query, _Shelf(self._books, query.study, cap, study_cap, self._log))
+
+    def _counts(self, study: Study) -> Counts:
+        """The counts of the site's rows as this study encodes them, read when first needed."""
+        schema, unit, most = study.encoding, study.plan.unit, study.plan.rows_per_unit
+        key = (schema.fingerprint, unit, most)
+        if key not in self._tables:
+            while len(self._tables) >= _MOST_TABLES:
+                self._tables.popitem(last=False)
+            wanted = [*schema.domain.names, *([] if unit is None else [unit])]
+            batches = open_source(self._settings.source).batches(wanted)
+            encoded = encode(schema, batches, unit=unit, max_rows_per_unit=most)
+            self._log(f"read {encoded.rows_read:,} rows of {self._settings.source}")
+            if remark := encoded.describe():
+                self._log(remark)
+            self._tables[key] = Counts(encoded.table)
+        self._tables.move_to_end(key)
+        return self._tables[key]
+
+
+@dataclass(frozen=True)
+class _Shelf:
+    """One study's place in the books, under both caps and within what an agent can store."""
+
+    books: Books
+    study: str
+    cap: Budget
+    study_cap: Budget
+    log: Callable[[str], None]
+
+    def kept(self, query: str) -> bytes | None:
+        return self.books.kept(query)
+
+    def afford(self, price: Price) -> None:
+        caps = {"cap": self.cap, "study_cap": self.study_cap}
+        self.books.afford(self.study, price.query, price.label, price.cost, **caps)
+        own = [
+            charged
+            for charged in self.books.account.charges
+            if charged.study == self.study and charged.query != price.query
+        ]
+        integers = sum(charged.integers for charged in own) + price.integers
+        if len(own) >= MOST_QUERIES or integers > MOST_STUDY_INTEGERS:
+            raise BudgetExceeded(
+                f"query {price.label!r} would be number {len(own) + 1:,} of its study, with "
+                f"{integers:,} integers in all; a study gets at most {MOST_QUERIES:,} answers "
+                f"and {MOST_STUDY_INTEGERS:,} integers"
+            )
+
+    def charge(self, price: Price) -> None:
+        self.books.charge(
+            self.study,
+            price.query,
+            price.label,
+            price.cost,
+            cap=self.cap,
+            study_cap=self.study_cap,
+            integers=price.integers,
+        )
+
+    def keep(self, query: str, answer: bytes, asked: bytes) -> None:
+        self.books.keep(query, answer, asked)
+
+
+def _refusal(error: Exception) -> Refused:
+    """What the hub and the steward hear of an error."""
+    match error:
+        case NotApproved():
+            return Refused(Reason.NOT_APPROVED, str(error))
+        case BudgetExceeded():
+            return Refused(Reason.OVER_THE_CAP, str(error))
+        case LedgerDisputed():
+            return Refused(Reason.UNAVAILABLE, str(error))
+        case ProtocolError() | PrivacyRefusal():
+            return Refused(Reason.MALFORMED, str(error))
+        case HeterofedsynError():
+            return Refused(Reason.UNAVAILABLE, str(error))
+        case OSError():
+            return Refused(Reason.UNAVAILABLE, error.strerror or type(error).__name__)
+        case _:
+            # Its text could quote a record.
+            return Refused(Reason.UNAVAILABLE, f"unexpected {type(error).__name__}")

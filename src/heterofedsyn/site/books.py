@@ -1,0 +1,649 @@
+"""A site's ledger on disk: what one table has spent in its life, and every answer it gave.
+
+The ledger is a file of lines, each one entry with the hash of the line before it. After an entry
+is on disk, its number, its hash and what is spent by then go to the anchor, a file elsewhere, and
+only then may noise be drawn. So an entry that the anchor does not know yet has released nothing,
+and a ledger that knows less than its anchor has lost something.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from heterofedsyn.errors import LedgerDisputed, LedgerUnavailable, UsageError
+from heterofedsyn.privacy.budget import Budget, together
+from heterofedsyn.privacy.ledger import Charge, Ledger, shortfall
+
+LEDGER = "ledger"
+LOCK = "ledger.lock"
+ANSWERS = "answers"
+LEDGER_VERSION: Final = 1
+_REPAIR = "`heterofedsyn site ledger repair` books what may be missing"
+_READS = 20
+"""How often a ledger that is being written is read again before its state is called disputed."""
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="is"):
+    """What every entry has: its place in the chain, when it was made (UTC), what it books."""
+
+    number: int
+    previous: str
+    when: str
+    rho: float
+
+    @property
+    def budget(self) -> Budget:
+        """What is booked."""
+        return Budget(self.rho)
+
+
+class Opened(_Line, frozen=True, tag="opened", kw_only=True):
+    """The first entry; no two ledgers begin alike."""
+
+    ledger: str
+    version: Literal[1] = LEDGER_VERSION
+
+
+class Charged(_Line, frozen=True, tag="charged", kw_only=True):
+    """One query that may be answered, and its price."""
+
+    study: str
+    query: str
+    label: str
+    integers: int
+
+
+class Repaired(_Line, frozen=True, tag="repaired", kw_only=True):
+    """What was booked because entries may have been lost."""
+
+
+Entry: TypeAlias = Opened | Charged | Repaired
+_DECODER = msgspec.json.Decoder[Entry](Entry)
+
+
+class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The end of the ledger as it is known elsewhere."""
+
+    number: int
+    head: str
+    rho: float
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a ledger says.
+
+    Attributes:
+        head: hash of the last entry, whose number is `number`.
+    """
+
+    charges: tuple[Charged, ...]
+    repairs: tuple[Repaired, ...]
+    head: str
+    number: int
+
+    @property
+    def spent(self) -> Budget:
+        """Everything booked, rounded up."""
+        return together(entry.budget for entry in (*self.charges, *self.repairs))
+
+    def spent_on(self, study: str) -> Budget:
+        """What was charged for one study, rounded up."""
+        return together(charged.budget for charged in self.charges if charged.study == study)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An answer as it left, and the query as it came."""
+
+    answer: bytes
+    asked: bytes
+
+
+class Books:
+    """The ledger and the answers of one site, open for one agent; not for several threads at once.
+
+    After a failed write everything is read and checked anew before anything else is done.
+    """
+
+    def __init__(self, folder: Path, anchor: Path, lock: int) -> None:
+        """Books that are locked but not read; use `open`."""
+        self._folder = folder
+        self._anchor = anchor
+        self._lock = lock
+        self._ledger = -1
+        self._chain = _Chain()
+        self._by_query: dict[str, Charged] = {}
+        self._sound = False
+
+    @classmethod
+    def create(cls, folder: Path, anchor: Path) -> None:
+        """An empty ledger and its anchor.
+
+        Raises:
+            LedgerDisputed: if there is a ledger or an anchor; neither is ever replaced.
+            LedgerUnavailable: if they cannot be written.
+        """
+        with _saying("make", folder):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _locked(folder):
+                for path in (folder / LEDGER, anchor):
+                    if os.path.lexists(path):
+                        raise LedgerDisputed(
+                            f"{path} is there already and may hold what a table has spent; name "
+                            "another place"
+                        )
+                (folder / ANSWERS).mkdir(mode=0o700, exist_ok=True)
+                chain = _Chain().add(_opening())
+                _write(folder / LEDGER, chain.data)
+                _write(anchor, msgspec.json.encode(chain.anchor))
+
+    @classmethod
+    def open(cls, folder: Path, anchor: Path) -> Books:
+        """The books of a site, for one agent alone.
+
+        Raises:
+            LedgerUnavailable: if another agent has them, or they cannot be read or written.
+            LedgerDisputed: if the ledger is not as its anchor says.
+        """
+        with _saying("open", folder):
+            books = cls(folder, anchor, _lock(folder))
+            try:
+                books._load()
+            except BaseException:
+                books.close()
+                raise
+            return books
+
+    @classmethod
+    def read(cls, folder: Path, anchor: Path) -> Account:
+        """What the ledger says now, also while an agent serves.
+
+        Raises:
+            LedgerUnavailable: if it cannot be read.
+            LedgerDisputed: if it is not as its anchor says.
+        """
+        readings = 0
+        with _saying("read", folder):
+            while True:
+                known, chain = _read_anchor(anchor), _Chain.of(_read_ledger(folder))
+                readings += 1
+                try:
+                    _check(chain, known, folder, anchor)
+                    return chain.account
+                except LedgerDisputed:
+                    # An agent may have written between the two readings.
+                    if readings == _READS or _read_anchor(anchor) == known:
+                        raise
+
+    @classmethod
+    def repair(cls, folder: Path, anchor: Path, study_cap: Budget) -> Account:
+        """Make a disputed ledger usable: what it or its anchor says is spent, and one study more.
+
+        The entries that still form a chain are kept, and so is the old file, beside the new one.
+
+        Raises:
+            UsageError: if there is nothing to repair.
+            LedgerDisputed: if neither ledger nor anchor is left to say what was spent.
+            LedgerUnavailable: if another agent serves, or nothing can be written.
+        """
+        with _saying("repair", folder), _locked(folder):
+            path = folder / LEDGER
+            data = _read_ledger(folder) if path.exists() else None
+            known = _anchor_if_readable(anchor)
+            chain = _Chain.of(data or b"")
+            if data is not None and known is not None:
+                try:
+                    _check(chain, known, folder, anchor)
+                except LedgerDisputed:
+                    pass
+                else:
+                    raise UsageError("ledger and anchor agree: there is nothing to repair")
+            found = _salvaged(data or b"")
+            if not found and known is None:
+                raise LedgerDisputed(
+                    f"nothing is left of {path} and {anchor} that says what was spent; the table "
+                    "must count as spent: publish nothing more from it"
+                )
+            if not chain.lines:
+                chain = chain.add(_opening())
+            spent = together(entry.budget for entry in found)
+            larger = max(spent, Budget(0.0 if known is None else known.rho))
+            booked = shortfall(together([larger, study_cap]), chain.budgets)
+            number = max(chain.number, 0 if known is None else known.number) + 1
+            chain = chain.add(
+                Repaired(number=number, previous=chain.head, when=_now(), rho=booked.rho)
+            )
+            if data is not None:
+                _write(folder / f"{LEDGER}.before-{number}", data)
+            (folder / ANSWERS).mkdir(mode=0o700, exist_ok=True)
+            _write(path, chain.data)
+            _write(anchor, msgspec.json.encode(chain.anchor))
+            return chain.account
+
+    @classmethod
+    def kept_in(cls, folder: Path, query: str) -> Kept | None:
+        """The stored answer to a query, if any; also while an agent serves.
+
+        Raises:
+            LedgerUnavailable: if it is damaged or cannot be read.
+        """
+        path = folder / ANSWERS / query
+        with _saying("read", path):
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:
+                return None
+        digest, body = data[:32], data[32:]
+        if hashlib.sha256(body).digest() != digest:
+            raise LedgerUnavailable(
+                f"{path} is damaged; restore it, since its query must not get another answer"
+            )
+        asked = int.from_bytes(body[:8], "big")
+        return Kept(answer=body[8 + asked :], asked=body[8 : 8 + asked])
+
+    def __enter__(self) -> Books:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the books free for another agent."""
+        for file in (self._ledger, self._lock):
+            if file >= 0:
+                os.close(file)
+        self._ledger = self._lock = -1
+
+    @property
+    def account(self) -> Account:
+        """What the ledger says."""
+        return self._chain.account
+
+    def spent_on(self, study: str) -> Budget:
+        """What was charged for one study, rounded up."""
+        return self.account.spent_on(study)
+
+    def afford(
+        self, study: str, query: str, label: str, cost: Budget, *, cap: Budget, study_cap: Budget
+    ) -> None:
+        """Refuse a charge that does not fit; nothing is booked.
+
+        Raises:
+            BudgetExceeded: if it would lift the table above its cap or the study above its own.
+            LedgerUnavailable, LedgerDisputed: if the ledger failed before and still does.
+        """
+        self._ready()
+        booked = self._by_query.get(query)
+        if booked is not None and booked.budget >= cost:
+            return
+        for ledger in self._ledgers(study, cap, study_cap):
+            ledger.charge(label, cost)
+
+    def charge(
+        self,
+        study: str,
+        query: str,
+        label: str,
+        cost: Budget,
+        *,
+        cap: Budget,
+        study_cap: Budget,
+        integers: int = 0,
+    ) -> None:
+        """Book a query once; on return the entry is on disk and the anchor knows it.
+
+        Raises:
+            BudgetExceeded: if it does not fit; nothing is booked then.
+            LedgerUnavailable: if it could not be written; nothing may be released then.
+        """
+        self.afford(study, query, label, cost, cap=cap, study_cap=study_cap)
+        booked = self._by_query.get(query)
+        if booked is not None and booked.budget >= cost:
+            return
+        entry = Charged(
+            number=self._chain.number + 1,
+            previous=self._chain.head,
+            when=_now(),
+            study=study,
+            query=query,
+            label=label,
+            rho=cost.rho,
+            integers=integers,
+        )
+        self._append(self._chain.add(entry))
+        self._by_query[query] = entry
+
+    def kept(self, query: str) -> bytes | None:
+        """The stored answer to a query, if any.
+
+        Raises:
+            LedgerUnavailable: if it is damaged or cannot be read.
+        """
+        self._ready()
+        found = self.kept_in(self._folder, query)
+        return None if found is None else found.answer
+
+    def keep(self, query: str, answer: bytes, asked: bytes = b"") -> None:
+        """Store an answer, and the query as it was asked; on return both are on disk.
+
+        Raises:
+            LedgerUnavailable: if they could not be written; the answer may not leave then.
+        """
+        self._ready()
+        if query not in self._by_query:
+            raise LedgerDisputed(f"query {query[:12]} was never charged; its answer is not kept")
+        body = len(asked).to_bytes(8, "big") + asked + answer
+        with self._writing():
+            _write(self._folder / ANSWERS / query, hashlib.sha256(body).digest() + body)
+
+    def _ledgers(self, study: str, cap: Budget, study_cap: Budget) -> tuple[Ledger, Ledger]:
+        account = self.account
+        every = (*account.charges, *account.repairs)
+        own = [entry for entry in account.charges if entry.study == study]
+        return (
+            Ledger(str(self._folder), cap, tuple(Charge("", entry.budget) for entry in every)),
+            Ledger(study[:12], study_cap, tuple(Charge("", e.budget) for e in own), "study"),
+        )
+
+    def _append(self, chain: _Chain) -> None:
+        """Write the last entry of a chain that is otherwise on disk."""
+        with self._writing():
+            self._put(chain)
+            os.fsync(self._ledger)
+            self._write_anchor(chain)
+            self._chain = chain
+
+    def _put(self, chain: _Chain) -> None:
+        line = chain.lines[-1]
+        _put(self._ledger, line, len(chain.data) - len(line))
+
+    def _write_anchor(self, chain: _Chain) -> None:
+        _write(self._anchor, msgspec.json.encode(chain.anchor))
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Until a write has succeeded, nothing is known of what is on disk."""
+        self._sound = False
+        with _saying("write to", self._folder):
+            yield
+        self._sound = True
+
+    def _ready(self) -> None:
+        """Read and check everything anew if a write failed."""
+        if not self._sound:
+            with _saying("read", self._folder):
+                self._load()
+
+    def _load(self) -> None:
+        """Take over what is on disk, and make sure that it stays there."""
+        known = _read_anchor(self._anchor)
+        if self._ledger >= 0:
+            os.close(self._ledger)
+            self._ledger = -1
+        self._ledger = _open_ledger(self._folder, os.O_RDWR)
+        data = _read_all(self._ledger)
+        chain = _Chain.of(data)
+        _check(chain, known, self._folder, self._anchor)
+        if len(chain.data) < len(data):
+            os.ftruncate(self._ledger, len(chain.data))
+        if known.number != chain.number:
+            # Written again, since a failed fsync may have dropped what can still be read.
+            self._put(chain)
+        os.fsync(self._ledger)
+        for folder in (self._folder, self._folder / ANSWERS):
+            _flush_folder(folder)
+        if known.number != chain.number:
+            self._write_anchor(chain)
+        self._chain = chain
+        self._by_query = {charged.query: charged for charged in chain.account.charges}
+        self._sound = True
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """Entries that follow one another, as lines and as values."""
+
+    lines: tuple[bytes, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    rest: bytes = b""
+    """What follows the last good line."""
+
+    @classmethod
+    def of(cls, data: bytes) -> _Chain:
+        """The longest chain at the start of a file."""
+        lines: list[bytes] = []
+        entries: list[Entry] = []
+        head, place = "", 0
+        while (end := data.find(b"\n", place)) >= 0:
+            line = data[place : end + 1]
+            entry = _entry(line)
+            if entry is None or entry.previous != head:
+                break
+            if not _follows(entry, entries[-1] if entries else None):
+                break
+            lines.append(line)
+            entries.append(entry)
+            head, place = _hash(line), end + 1
+        return cls(tuple(lines), tuple(entries), data[place:])
+
+    def add(self, entry: Entry) -> _Chain:
+        """The chain with one more entry."""
+        line = msgspec.json.encode(entry) + b"\n"
+        return _Chain((*self.lines, line), (*self.entries, entry))
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self.lines)
+
+    @property
+    def head(self) -> str:
+        return _hash(self.lines[-1]) if self.lines else ""
+
+    @property
+    def number(self) -> int:
+        return self.entries[-1].number if self.entries else -1
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        return tuple(entry.budget for entry in self.entries)
+
+    @property
+    def anchor(self) -> Anchor:
+        return Anchor(self.number, self.head, together(self.budgets).rho)
+
+    @property
+    def account(self) -> Account:
+        return Account(
+            charges=tuple(entry for entry in self.entries if isinstance(entry, Charged)),
+            repairs=tuple(entry for entry in self.entries if isinstance(entry, Repaired)),
+            head=self.head,
+            number=self.number,
+        )
+
+
+def _opening() -> Opened:
+    return Opened(number=0, previous="", when=_now(), rho=0.0, ledger=secrets.token_hex(16))
+
+
+def _entry(line: bytes) -> Entry | None:
+    """The entry in a line, if it is one."""
+    try:
+        entry: Entry = _DECODER.decode(line)
+        _ = entry.budget  # refuse what it refuses
+    except (msgspec.DecodeError, UnicodeDecodeError, UsageError):
+        return None
+    return entry
+
+
+def _follows(entry: Entry, last: Entry | None) -> bool:
+    """Whether an entry may come after another; only a repair leaves numbers out."""
+    if last is None or isinstance(entry, Opened):
+        return last is None and isinstance(entry, Opened) and entry.number == 0
+    gap = entry.number - last.number
+    return gap >= 1 if isinstance(entry, Repaired) else gap == 1
+
+
+def _salvaged(data: bytes) -> list[Entry]:
+    """Every entry that can still be read, whether or not it follows from the one before."""
+    return [entry for line in data.splitlines() if (entry := _entry(line)) is not None]
+
+
+def _check(chain: _Chain, known: Anchor, folder: Path, anchor: Path) -> None:
+    """Refuse a ledger that is not at its anchor, or one entry ahead of it after a crash."""
+    path = folder / LEDGER
+    if known.number > chain.number:
+        raise LedgerDisputed(
+            f"{path} ends with entry {chain.number}{' and damaged lines' if chain.rest else ''}, "
+            f"but {anchor} knows entry {known.number}: an older copy was restored, or the file "
+            f"was damaged; {_REPAIR}"
+        )
+    ends = [(chain.number, chain.head)]
+    if len(chain.entries) > 1:
+        ends.append((chain.entries[-2].number, chain.entries[-1].previous))
+    if known.number not in [number for number, _ in ends]:
+        raise LedgerDisputed(
+            f"{path} ends with entry {chain.number}, more than one beyond entry {known.number} of "
+            f"{anchor}: an older anchor was restored; {_REPAIR}"
+        )
+    if (known.number, known.head) not in ends:
+        raise LedgerDisputed(
+            f"entry {known.number} of {path} is not the one that {anchor} knows: one of them is "
+            f"of another time or table; {_REPAIR}"
+        )
+    torn = known.number == chain.number and b"\n" not in chain.rest[:-1]
+    if chain.rest and not torn:
+        raise LedgerDisputed(f"{path} is damaged after entry {chain.number}; {_REPAIR}")
+
+
+def _open_ledger(folder: Path, how: int) -> int:
+    path = folder / LEDGER
+    try:
+        return os.open(path, how | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise LedgerDisputed(f"there is no ledger {path}; {_REPAIR}") from None
+
+
+def _read_ledger(folder: Path) -> bytes:
+    file = _open_ledger(folder, os.O_RDONLY)
+    try:
+        return _read_all(file)
+    finally:
+        os.close(file)
+
+
+def _read_all(file: int) -> bytes:
+    with os.fdopen(os.dup(file), "rb") as reader:
+        reader.seek(0)
+        return reader.read()
+
+
+def _read_anchor(anchor: Path) -> Anchor:
+    found = _anchor_if_readable(anchor)
+    if found is None:
+        state = "is damaged" if anchor.exists() else "is missing"
+        raise LedgerDisputed(
+            f"the anchor {anchor} {state}, so nobody can tell whether the ledger is whole; put "
+            f"its disk back if that is why, else {_REPAIR}"
+        )
+    return found
+
+
+def _anchor_if_readable(anchor: Path) -> Anchor | None:
+    """What the anchor says, or None if it is missing or damaged."""
+    try:
+        found = msgspec.json.decode(anchor.read_bytes(), type=Anchor)
+        Budget(found.rho)
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError, UsageError):
+        return None
+    return found
+
+
+def _lock(folder: Path) -> int:
+    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise LedgerUnavailable(
+            f"the ledger in {folder} is in use by another agent or command; stop that first"
+        ) from None
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    lock = _lock(folder)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _saying(verb: str, path: Path) -> Iterator[None]:
+    """Turns what the operating system says into one line."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise LedgerUnavailable(
+            f"cannot {verb} {error.filename or path}: {reason}; nothing is released until that is "
+            "mended"
+        ) from None
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Put a file in place whole; on return it is on disk under its name."""
+    path = Path(os.path.realpath(path))
+    new = path.with_name(f".{path.name}.new")
+    try:
+        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            _put(file, data, 0)
+            os.fsync(file)
+        finally:
+            os.close(file)
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    _flush_folder(path.parent)
+
+
+def _put(file: int, data: bytes, place: int) -> None:
+    """Write all of the bytes at a place of a file."""
+    rest = memoryview(data)
+    while rest:
+        written = os.pwrite(file, rest, place)
+        rest, place = rest[written:], place + written
+
+
+def _flush_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _hash(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
