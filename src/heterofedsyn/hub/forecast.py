@@ -19,7 +19,7 @@ import numpy as np
 
 from heterofedsyn.errors import PrivacyRefusal, UsageError
 from heterofedsyn.hub.method import Setting
-from heterofedsyn.hub.methods.wavetree import Mode, WaveTree, waved
+from heterofedsyn.hub.methods.wavetree import Mode, WaveTree, most_groups, waved
 from heterofedsyn.hub.trial import Bench, Ladder, Trial, studies
 from heterofedsyn.marginals.statistics import Flat, Haar, Statistic, Total, haar_levels
 from heterofedsyn.privacy.budget import Budget, together
@@ -335,7 +335,7 @@ class _Draft:
         return Stage(label, True, len(parts), sum(sizes), rho, self._bytes(sizes), tuple(parts))
 
     def _most_cells(self, pairs: Sequence[Clique], groups: float) -> list[int]:
-        most = {column.name: _most_groups(column, groups) for column in self.encoding.columns}
+        most = {column.name: most_groups(column, groups) for column in self.encoding.columns}
         return [most[first] * most[second] for first, second in pairs]
 
     def _bytes(self, sizes: Sequence[int]) -> int:
@@ -532,19 +532,6 @@ def _range(one_way: float, loose: Sequence[float], close: Sequence[float]) -> tu
 def _statistic(part: Planned) -> Flat | Haar:
     (name,) = part.attributes
     return Flat((name,)) if part.level is None else Haar((name,), part.level)
-
-
-def _most_groups(column: Column, groups: float) -> int:
-    """The most groups that `synthesis.grid` makes of a column; MATH section 5.3.
-
-    In order, a group of a quarter of the threshold is followed by a full one, so that two hold
-    5/4 of it; among categories each kept one holds a quarter.
-    """
-    if column.size <= 2:
-        return column.size
-    if column.ordered:
-        return min(column.size, math.floor(1.6 * groups) + 2 + column.nullable)
-    return min(column.size, math.floor(4 * groups) + 1)
 
 
 # ADVICE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -14,7 +15,7 @@ from heterofedsyn._arrays import stream
 from heterofedsyn._registry import find
 from heterofedsyn.errors import UsageError, did_you_mean
 from heterofedsyn.hub.rounds import Ask, Round
-from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.trust import Trust
 from heterofedsyn.schema import Clique, Domain, Schema
 from heterofedsyn.synthesis import REBUILDS, SYNTHESIZERS, Rebuild, Synthesizer, Targets
@@ -71,6 +72,27 @@ class Outcome:
     remarks: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Later:
+    """Rounds that are chosen from noisy answers: the most that they may ask of one site.
+
+    Attributes:
+        kinds: of statistics, by their tags; none if they could be any.
+        releases: in all of its rounds together; None if only a site's own limits hold.
+        integers: likewise.
+        cost: likewise.
+        to: one site, or all.
+    """
+
+    label: str
+    kinds: tuple[str, ...]
+    releases: int | None
+    integers: int | None
+    cost: Budget
+    rounds: int | None = 1
+    to: str | None = None
+
+
 class Method(Protocol):
     """Decides what to ask and when to stop; a frozen dataclass of its settings."""
 
@@ -85,12 +107,16 @@ class Method(Protocol):
         """The schema by which sites encode their rows: the public one, or one made from it."""
         ...
 
+    def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
+        """All that `conduct` may ask: what is fixed in advance as it is, of the rest the most."""
+        ...
+
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
         """Yield what to ask, be sent the round, return the outcome."""
         ...
 
 
-class Federated:
+class Federated(ABC):
     """What most methods have in common: they need only sums over sites, and the schema as it is."""
 
     pools: ClassVar[bool] = False
@@ -99,6 +125,19 @@ class Federated:
     def encoding(self, schema: Schema) -> Schema:
         """The public schema itself."""
         return schema
+
+    @abstractmethod
+    def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
+        """Yield what to ask, be sent the round, return the outcome."""
+
+    def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
+        """The first question, and then anything: methods that know more say more."""
+        conversation = self.conduct(setting)
+        first = next(conversation)
+        conversation.close()
+        share = setting.budget.share(together(cost for _, cost in first.parts))
+        left = setting.budget.part(max(0.0, 1.0 - share))
+        return first, Later("later", (), None, None, left, None)
 
 
 def build(kind: type[Any], settings: Mapping[str, Value]) -> Any:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from heterofedsyn.errors import UsageError
-from heterofedsyn.hub.method import Setting
+from heterofedsyn.hub.method import Later, Setting
 from heterofedsyn.hub.methods.fedprivsyn import FedPrivSyn, noise_unit
 from heterofedsyn.hub.rounds import Ask, Round
 from heterofedsyn.hub.scores import Glimpse, root
-from heterofedsyn.hub.stages import check_share, measured
+from heterofedsyn.hub.stages import check_share, later_pairs, measured
 from heterofedsyn.marginals.counting import count_pairs
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.schema import Clique
@@ -42,6 +42,19 @@ class AdaFedPrivSyn(FedPrivSyn):
         if self.refresh < 1:
             raise UsageError(f"refresh ({self.refresh}) must be at least 1")
 
+    def most(self, pairs: int) -> int:
+        """How many of so many pairs may be chosen."""
+        return max(1, math.floor(self.bound * pairs))
+
+    def later(self, setting: Setting, budget: Budget) -> tuple[Later, ...]:
+        """One pair a round at the slowest, and then the fewer there are, the more is left."""
+        most = self.most(len(setting.domain.pairs()))
+        picks = later_pairs("pairs", setting.domain, most, budget, rounds=most)
+        if most == 1:
+            return (picks,)
+        _, unspent = budget.split(1, most - 1)
+        return picks, later_pairs("again", setting.domain, most - 1, unspent)
+
     def choose(
         self,
         setting: Setting,
@@ -51,7 +64,7 @@ class AdaFedPrivSyn(FedPrivSyn):
         budget: Budget,
     ) -> Generator[Ask, Round, Targets]:
         """Pick, measure and rescore in turns; what the bound leaves unspent sharpens the chosen."""
-        most = max(1, math.floor(self.bound * len(scores)))
+        most = self.most(len(scores))
         slots = budget.evenly(most)
         unit = noise_unit(setting, targets, slots[0])
         missing = dict(scores)

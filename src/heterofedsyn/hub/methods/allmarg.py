@@ -6,9 +6,10 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heterofedsyn.hub.method import Federated, Model, Outcome, Setting
+from heterofedsyn.hub.method import Federated, Later, Model, Outcome, Setting
 from heterofedsyn.hub.rounds import Ask, Round
-from heterofedsyn.hub.stages import check_share, measured, one_ways
+from heterofedsyn.hub.stages import ask_one_ways, ask_pairs, check_share, measured, one_ways
+from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.schema import Clique
 from heterofedsyn.synthesis import Gum, Synthesizer
 
@@ -29,15 +30,23 @@ class AllMarg(Federated):
     def __post_init__(self) -> None:
         check_share("q", self.q, most=0.99)
 
+    def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
+        pairs, first, rest = self._shares(setting)
+        ones = ask_one_ways(setting, first)
+        return (ones, ask_pairs("pairs", pairs, rest.evenly(len(pairs)))) if pairs else (ones,)
+
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
-        pairs = self.choose(setting)
-        first, rest = setting.budget.split(self.q, 1 - self.q)
-        if not pairs:
-            first = setting.budget
+        pairs, first, rest = self._shares(setting)
         targets = yield from one_ways(setting, first)
         if pairs:
             targets = yield from measured("pairs", targets, pairs, rest.evenly(len(pairs)))
         return Outcome(Model(self.synthesizer, (targets,)))
+
+    def _shares(self, setting: Setting) -> tuple[Sequence[Clique], Budget, Budget]:
+        """The pairs, and the budgets of 1-ways and of pairs."""
+        pairs = self.choose(setting)
+        first, rest = setting.budget.split(self.q, 1 - self.q)
+        return pairs, first if pairs else setting.budget, rest
 
     def choose(self, setting: Setting) -> Sequence[Clique]:
         """Which pairs to measure."""

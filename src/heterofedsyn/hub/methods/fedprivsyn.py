@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from heterofedsyn.errors import UsageError
-from heterofedsyn.hub.method import Federated, Model, Outcome, Setting
+from heterofedsyn.hub.method import Federated, Later, Model, Outcome, Setting
 from heterofedsyn.hub.rounds import Ask, Round
 from heterofedsyn.hub.scores import Glimpse, root
 from heterofedsyn.hub.stages import (
+    ask_glimpses,
+    ask_one_ways,
     check_share,
     glimpses,
+    later_pairs,
     measured,
     one_ways,
 )
@@ -50,6 +53,20 @@ class FedPrivSyn(Federated):
     def width(self) -> int | None:
         """The sketches' width; None sends whole pairs."""
         return self.k
+
+    def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
+        if len(setting.domain) < 2:
+            return (ask_one_ways(setting, setting.budget),)
+        first, second, third = setting.budget.split(self.q, self.q, 1 - 2 * self.q)
+        return (
+            ask_one_ways(setting, first),
+            ask_glimpses(setting, second, self.width, self.sketch),
+            *self.later(setting, third),
+        )
+
+    def later(self, setting: Setting, budget: Budget) -> tuple[Later, ...]:
+        """The most that `choose` may ask."""
+        return (later_pairs("pairs", setting.domain, len(setting.domain.pairs()), budget),)
 
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
         if len(setting.domain) < 2:

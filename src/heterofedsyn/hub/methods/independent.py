@@ -6,9 +6,9 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heterofedsyn.hub.method import Federated, Model, Outcome, Setting
+from heterofedsyn.hub.method import Federated, Later, Model, Outcome, Setting
 from heterofedsyn.hub.rounds import Ask, Round
-from heterofedsyn.hub.stages import one_ways
+from heterofedsyn.hub.stages import ask_one_ways, one_ways
 from heterofedsyn.synthesis import Gum, Synthesizer
 
 
@@ -19,6 +19,9 @@ class Independent(Federated):
     name: ClassVar[str] = "independent"
 
     synthesizer: Synthesizer = Gum()
+
+    def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
+        return (ask_one_ways(setting, setting.budget),)
 
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
         targets = yield from one_ways(setting, setting.budget)

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from heterofedsyn.hub.method import Model, Outcome, Setting
+from heterofedsyn.hub.method import Later, Model, Outcome, Setting
 from heterofedsyn.hub.methods.privsyn import PrivSyn
 from heterofedsyn.hub.rounds import Ask, Round
 from heterofedsyn.hub.stages import addressed
@@ -22,12 +22,18 @@ class LocalMerge(PrivSyn):
     pools: ClassVar[bool] = False
     sums: ClassVar[bool] = False
 
+    def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
+        alone = super().ahead(replace(setting, trust=Local(1)))
+        return tuple(replace(part, to=site) for site in sorted(setting.sites) for part in alone)
+
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
         alone = replace(setting, trust=Local(1))
         targets: list[Targets] = []
         remarks: list[str] = []
         for site in sorted(setting.sites):
             outcome = yield from addressed(super().conduct(alone), site)
+            if outcome is None:
+                continue
             targets += outcome.model.targets
             remarks += [f"{site}: {remark}" for remark in outcome.remarks]
         return Outcome(Model(self.synthesizer, tuple(targets)), remarks=tuple(remarks))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heterofedsyn.hub.method import Federated, Model, Outcome, Setting
+from heterofedsyn.hub.method import Federated, Later, Model, Outcome, Setting
 from heterofedsyn.hub.methods.fedprivsyn import NO_PAIR, ONE_ATTRIBUTE
 from heterofedsyn.hub.rounds import Ask, Round
-from heterofedsyn.hub.stages import check_share, measured, one_ways
+from heterofedsyn.hub.stages import ask_one_ways, check_share, later_pairs, measured, one_ways
 from heterofedsyn.marginals.statistics import UNITS_PER_COUNT, Dependence
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.schema import Clique, Domain
@@ -34,6 +34,17 @@ class PrivSyn(Federated):
     def __post_init__(self) -> None:
         check_share("q", self.q, most=0.49)
 
+    def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
+        pairs = setting.domain.pairs()
+        if not pairs:
+            return (ask_one_ways(setting, setting.budget),)
+        first, second, third = setting.budget.split(self.q, self.q, 1 - 2 * self.q)
+        return (
+            ask_one_ways(setting, first),
+            self._ask_scores(pairs, second),
+            later_pairs("pairs", setting.domain, len(pairs), third),
+        )
+
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
         pairs = setting.domain.pairs()
         if not pairs:
@@ -41,7 +52,7 @@ class PrivSyn(Federated):
             return Outcome(Model(self.synthesizer, (targets,)), remarks=(ONE_ATTRIBUTE,))
         first, second, third = setting.budget.split(self.q, self.q, 1 - 2 * self.q)
         targets = yield from one_ways(setting, first)
-        round_ = yield Ask.evenly("dependence", [Dependence(pair) for pair in pairs], second)
+        round_ = yield self._ask_scores(pairs, second)
         scores = {
             pair: max(0.0, float(noisy.values[0]) / UNITS_PER_COUNT)
             for pair, noisy in zip(pairs, round_.totals(), strict=True)
@@ -53,6 +64,9 @@ class PrivSyn(Federated):
         prices = third.split(*(weight(setting.domain, pair) for pair in chosen))
         targets = yield from measured("pairs", targets, chosen, prices)
         return Outcome(Model(self.synthesizer, (targets,)), frequencies)
+
+    def _ask_scores(self, pairs: Sequence[Clique], budget: Budget) -> Ask:
+        return Ask.evenly("dependence", [Dependence(pair) for pair in pairs], budget)
 
 
 def weight(domain: Domain, pair: Clique) -> float:

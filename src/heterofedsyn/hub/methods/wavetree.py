@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +11,13 @@ from typing import ClassVar
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
-from heterofedsyn.hub.method import Federated, Model, Outcome, Setting
+from heterofedsyn.hub.method import Federated, Later, Model, Outcome, Setting
 from heterofedsyn.hub.rounds import Ask, Round
 from heterofedsyn.hub.stages import check_between, check_share
 from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, Statistic, Total, haar_levels
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noisy import Noisy
-from heterofedsyn.schema import Clique, Domain, Schema, with_atoms
+from heterofedsyn.schema import Clique, Column, Domain, Schema, with_atoms
 from heterofedsyn.synthesis import Denoising, Synthesizer, Targets, Tree
 from heterofedsyn.synthesis.denoise import SMALLEST_TOTAL, double_centred
 from heterofedsyn.synthesis.forest import spanning_forest
@@ -85,10 +86,52 @@ class WaveTree(Federated):
         """The public schema, with a code of its own for piles at a column's minimum."""
         return with_atoms(schema) if self.atoms else schema
 
+    def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
+        """The total is fixed; what the other rounds cost depends on the mode it leads to."""
+        first, rest = setting.budget.split(self.total, 1 - self.total)
+        modes = list(self.modes(setting).values())
+        splits = [mode.split(rest) for mode in modes]
+        ones = self.one_way_parts(setting, rest)
+        kinds = sorted({str(statistic.__struct_config__.tag) for statistic, _ in ones})
+        found: list[Ask | Later] = [
+            self._ask_total(first),
+            Later(
+                "one-way",
+                tuple(kinds),
+                len(ones),
+                sum(statistic.integers(setting.domain) for statistic, _ in ones),
+                max(split[0] for split in splits),
+            ),
+        ]
+        names = [column.name for column in setting.schema.columns if column.size > 1]
+        every = list(itertools.combinations(names, 2))
+        scored = [pair for pair in every if setting.schema.label not in pair]
+        if scored:
+            cells = self._most_cells(setting, scored, self.coarse)
+            most = max(split[1] for split in splits)
+            found.append(Later("scores", ("grouped",), len(scored), sum(cells), most))
+        if every:
+            # All pairs with the label and a spanning tree of the rest, however few were planned.
+            label = setting.schema.label
+            tree = len(names) - 1 if label not in names else max(0, len(names) - 2)
+            planned = max(math.floor(mode.planned) for mode in modes)
+            releases = min(len(every), max(len(every) - len(scored) + tree, planned))
+            cells = sorted(self._most_cells(setting, every, self.finest), reverse=True)
+            most = max(mode.all_pairs(rest) for mode in modes)
+            found.append(Later("pairs", ("grouped",), releases, sum(cells[:releases]), most))
+        return tuple(found)
+
+    def _ask_total(self, budget: Budget) -> Ask:
+        return Ask("total", ((Total(), budget),))
+
+    def _most_cells(self, setting: Setting, pairs: Sequence[Clique], groups: float) -> list[int]:
+        most = {column.name: most_groups(column, groups) for column in setting.schema.columns}
+        return [most[first] * most[second] for first, second in pairs]
+
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
         whole = setting.budget
         first, rest = whole.split(self.total, 1 - self.total)
-        round_ = yield Ask("total", ((Total(), first),))
+        round_ = yield self._ask_total(first)
         denoising = Denoising(self.spread, self.calm, self.edge)
         targets = Targets(setting.schema, round_.measurements(), denoising)
         mode = self.mode(setting, targets.total)
@@ -125,6 +168,15 @@ class WaveTree(Federated):
 
     def mode(self, setting: Setting, n: float) -> Mode:
         """How much to attempt with this budget and noisy total; MATH section 5.0."""
+        modes = self.modes(setting)
+        if "full" in modes and modes["full"].groups(n) >= self.full_at:
+            return modes["dense" if modes["dense"].groups(n) >= self.dense_at else "full"]
+        if "star" in modes and modes["star"].groups(n) >= self.star_at:
+            return modes["star"]
+        return modes["independent"]
+
+    def modes(self, setting: Setting) -> dict[str, Mode]:
+        """All that could be attempted, whatever the noisy total."""
         others = len(setting.domain) - 1
         labelled = setting.schema.label is not None
         share = 1 - self.total - self.one_way - self.score
@@ -139,11 +191,13 @@ class WaveTree(Federated):
         full = attempt("full", usual, share, self.score)
         dense = attempt("full", max(usual, self.dense), share, self.score)
         star = attempt("star", 1.0, self.star, 0.0)
-        if others and full.groups(n) >= self.full_at:
-            return dense if dense.groups(n) >= self.dense_at else full
-        if others and labelled and star.groups(n) >= self.star_at:
-            return star
-        return attempt("independent", 0.0, 0.0, 0.0)
+        independent = attempt("independent", 0.0, 0.0, 0.0)
+        found = {"independent": independent}
+        if others:
+            found |= {"full": full, "dense": dense}
+        if others and labelled:
+            found["star"] = star
+        return found
 
     def one_way_parts(
         self, setting: Setting, budget: Budget
@@ -231,6 +285,19 @@ class Mode:
         """The budget for pairs when nothing needs to be scored."""
         ones, scores, pairs = self.shares
         return budget.split(ones, scores + pairs)[1]
+
+
+def most_groups(column: Column, groups: float) -> int:
+    """The most groups that `synthesis.grid` makes of a column; MATH section 5.3.
+
+    In order, a group of a quarter of the threshold is followed by a full one, so that two hold
+    5/4 of it; among categories each kept one holds a quarter.
+    """
+    if column.size <= 2:
+        return column.size
+    if column.ordered:
+        return min(column.size, math.floor(1.6 * groups) + 2 + column.nullable)
+    return min(column.size, math.floor(4 * groups) + 1)
 
 
 def waved(ordered: bool, size: int) -> bool:

@@ -1,0 +1,188 @@
+"""Nothing leaves a site that its steward was not shown before."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import pytest
+
+from heterofedsyn.errors import PrivacyRefusal
+from heterofedsyn.hub import METHODS, federate, make_method
+from heterofedsyn.hub.method import Federated, Later, Setting
+from heterofedsyn.hub.preview import Preview, kind_of, preview
+from heterofedsyn.hub.rounds import Agreed, Ask
+from heterofedsyn.privacy.budget import Budget, together
+from heterofedsyn.privacy.noise import SimulatedNoise
+from heterofedsyn.protocol import Answer, Plan, Query, decode, encode
+from heterofedsyn.protocol.study import Study
+from heterofedsyn.schema import (
+    BooleanColumn,
+    CategoricalColumn,
+    IntegerColumn,
+    NumberColumn,
+    Schema,
+)
+from heterofedsyn.site import Site
+from support import categories, deal, dependent_table, make_plan
+
+FEDERATED = sorted(name for name, kind in METHODS.items() if not kind.pools)
+SITES = ("one", "two", "three")
+MIXED = Schema(
+    (
+        IntegerColumn("age", 0, 99),
+        NumberColumn("cost", 0.0, 900.0, bins=60, nullable=True),
+        CategoricalColumn("ward", tuple("abcdefghij")),
+        CategoricalColumn("grade", ("low", "mid", "high"), ordered=True),
+        CategoricalColumn("only", ("this",)),
+        BooleanColumn("sick"),
+    ),
+    label="sick",
+)
+SCHEMAS = {
+    "mixed": MIXED,
+    "no label": Schema(MIXED.columns),
+    "lonely": Schema((IntegerColumn("age", 0, 99),)),
+    "constant label": Schema(MIXED.columns, label="only"),
+    "categories": categories(4, 6, 3, 5, 12, 2, 2, label=0),
+}
+
+
+def make_study(schema: Schema, method: str, **terms: object) -> Study:
+    settings = terms.get("settings", {})
+    assert isinstance(settings, dict)
+    encoding = make_method(method, settings).encoding(schema)
+    plan = make_plan(encoding, SITES, method=method, **terms)
+    return Study(plan=plan, schema=schema.settings, quorum=len(SITES))
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A query that a site got and how many bytes it answered."""
+
+    query: Query
+    bytes: int
+
+
+def carry(study: Study, rows: int, seed: int) -> dict[str, list[Carried]]:
+    """A whole study between sites in memory: what every site was asked."""
+    plan, encoding = study.plan, study.encoding
+    tables = deal(dependent_table(encoding.domain, rows, seed), len(SITES), seed)
+    sites = {
+        name: Site(name, table, plan, SimulatedNoise(seed, name))
+        for name, table in zip(SITES, tables, strict=True)
+    }
+    found: dict[str, list[Carried]] = defaultdict(list)
+    conversation = federate(encoding, plan, make_method(plan.method, plan.settings))
+    try:
+        query = next(conversation)
+        while True:
+            answers = []
+            for name in [query.to] if query.to else SITES:
+                reply = sites[name].answer(encode(query))
+                found[name].append(Carried(query, len(reply)))
+                answers.append(decode(reply, Answer))
+            query = conversation.send(answers)
+    except StopIteration:
+        return found
+
+
+def hold(shown: Preview, carried: list[Carried], study: Study) -> None:
+    """Nothing was asked that was not foreseen."""
+    plan, domain = study.plan, study.encoding.domain
+    foreseen = {round_.label: round_ for round_ in shown.rounds}
+    assert len(foreseen) == len(shown.rounds)
+    by_label: dict[str, list[Carried]] = defaultdict(list)
+    for one in carried:
+        by_label[one.query.label].append(one)
+    assert set(by_label) <= set(foreseen)
+    for label, found in by_label.items():
+        round_ = foreseen[label]
+        parts = [part for one in found for part in one.query.parts]
+        terms = [Agreed.of(part, domain, plan, plan.budget) for part in parts]
+        cost = together(Budget(part.rho) for part in terms)
+        sent = sum(one.bytes for one in found)
+        integers = sum(part.integers for part in terms)
+        if round_.fixed:
+            assert len(found) == 1
+            assert [
+                (kind_of(part.statistic), part.statistic.attributes, of.integers, of.sigma, of.rho)
+                for part, of in zip(parts, terms, strict=True)
+            ] == [(p.kind, p.attributes, p.integers, p.sigma, p.rho) for p in round_.parts]
+            assert (sent, integers, cost.rho) == (round_.bytes, round_.integers, round_.rho)
+            continue
+        assert {kind_of(part.statistic) for part in parts} <= set(round_.kinds)
+        assert round_.rounds is not None
+        assert round_.releases is not None
+        assert round_.integers is not None
+        assert round_.bytes is not None
+        assert len(found) <= round_.rounds
+        assert len(parts) <= round_.releases
+        assert integers <= round_.integers
+        assert cost.rho <= round_.rho
+        assert sent <= round_.bytes
+    fixed = {round_.label for round_ in shown.rounds if round_.fixed}
+    assert fixed <= set(by_label), "what was said to be fixed was not asked"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", FEDERATED)
+@pytest.mark.parametrize("kind", sorted(SCHEMAS))
+def test_no_study_asks_for_more_than_was_previewed(name: str, kind: str) -> None:
+    for seed, (rows, epsilon) in enumerate(
+        [(0, 1.0), (30, 0.1), (2_000, 0.5), (2_000, 2.0), (4_000, 20.0), (4_000, 100.0)]
+    ):
+        study = make_study(SCHEMAS[kind], name, epsilon=epsilon, seed=seed)
+        carried = carry(study, rows, seed)
+        for site in SITES:
+            hold(preview(study, site), carried[site], study)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("wavetree", {"density": 0.1, "dense": 0.1, "full_at": 0.1}),
+        ("wavetree", {"density": 40, "dense": 40, "full_at": 0.1, "finest": 1000}),
+        ("wavetree", {"full_at": 1000, "star_at": 0.1, "atoms": False}),
+        ("wavetree", {"finest": 2, "coarse": 2, "full_at": 0.1}),
+        ("adafedprivsyn", {"bound": 1.0, "refresh": 1}),
+        ("adafedprivsyn", {"bound": 0.01}),
+        ("fedprivsyn", {"k": 3, "sketch": "gaussian", "q": 0.4}),
+    ],
+)
+def test_settings_change_the_preview_with_the_study(
+    name: str, settings: dict[str, float | str]
+) -> None:
+    for seed, (rows, epsilon) in enumerate([(0, 1.0), (3_000, 1.0), (3_000, 100.0)]):
+        study = make_study(MIXED, name, settings=settings, epsilon=epsilon, seed=seed)
+        carried = carry(study, rows, seed)
+        hold(preview(study, "two"), carried["two"], study)
+
+
+def test_a_method_that_pools_has_no_preview() -> None:
+    with pytest.raises(PrivacyRefusal, match="all rows in one place"):
+        preview(make_study(MIXED, "privsyn"), "one")
+
+
+@pytest.mark.parametrize("name", FEDERATED)
+def test_the_rounds_together_cover_the_budget(name: str) -> None:
+    shown = preview(make_study(MIXED, name), "one")
+    together_ = sum(round_.rho for round_ in shown.rounds)
+    assert together_ >= 0.999 * shown.rho
+    assert shown.bytes is not None
+    assert shown.integers is not None
+    assert shown.bytes > 8 * shown.integers
+
+
+def test_a_method_that_says_nothing_is_foreseen_as_anything_after_its_first_question() -> None:
+    kind = METHODS["fedprivsyn"]
+    plan: Plan = make_study(MIXED, "fedprivsyn").plan
+    setting = Setting(MIXED, plan.budget, plan.trust_model, SITES, plan.seed)
+    first, rest = Federated.ahead(kind(), setting)
+    assert first == kind().ahead(setting)[0]
+    assert isinstance(first, Ask)
+    assert isinstance(rest, Later)
+    assert (rest.kinds, rest.releases, rest.integers, rest.rounds) == ((), None, None, None)
+    spent = together([*(cost for _, cost in first.parts), rest.cost])
+    assert spent.rho == pytest.approx(plan.budget.rho, rel=1e-9)
