@@ -50,6 +50,23 @@ class ScoredPair(msgspec.Struct, frozen=True):
     measured: bool
 
 
+class Missed(msgspec.Struct, frozen=True):
+    """A round without a site, and why, in words that fit after the site's name."""
+
+    site: str
+    round: int
+    label: str
+    reason: str
+
+
+class Scaled(msgspec.Struct, frozen=True):
+    """A round whose sums over fewer sites were multiplied by a ratio of noisy totals."""
+
+    round: int
+    label: str
+    factor: float
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`run.json`: how a release came about."""
 
@@ -64,10 +81,18 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     remarks: tuple[str, ...]
     differences: tuple[SiteSummary, ...] = ()
     """How each site differs from the others; empty where sites are not seen singly."""
+    missed: tuple[Missed, ...] | msgspec.UnsetType = msgspec.UNSET
+    scaled: tuple[Scaled, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Neither is there when every site answered every round."""
 
     @classmethod
     def of(
-        cls, plan: Plan, outcome: Outcome, differences: tuple[SiteSummary, ...] = ()
+        cls,
+        plan: Plan,
+        outcome: Outcome,
+        differences: tuple[SiteSummary, ...] = (),
+        missed: tuple[Missed, ...] = (),
+        scaled: tuple[Scaled, ...] = (),
     ) -> RunRecord:
         """The record of a finished study."""
         measured = {pair for targets in outcome.model.targets for pair in targets.pairs}
@@ -85,9 +110,28 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
             study=plan.fingerprint,
             noisy_total=max(1, round(outcome.model.total)),
             pairs=tuple(pairs),
-            remarks=outcome.remarks,
+            remarks=(*outcome.remarks, *_absences(missed, scaled)),
             differences=differences,
+            missed=missed or msgspec.UNSET,
+            scaled=scaled if missed else msgspec.UNSET,
         )
+
+
+def _absences(missed: tuple[Missed, ...], scaled: tuple[Scaled, ...]) -> list[str]:
+    """What a reader of the release must know about sites that missed a round."""
+    first = {found.site: found for found in reversed(missed)}
+    remarks = [
+        f"{found.site} {found.reason} in round {found.round} ({found.label}) and was left out from "
+        "then on"
+        for found in sorted(first.values(), key=lambda found: (found.round, found.site))
+    ]
+    if scaled:
+        rounds = ", ".join(f"round {s.round} ({s.label}) by {s.factor:.4g}" for s in scaled)
+        remarks.append(
+            "sums over fewer sites were multiplied by the ratio of noisy totals, as if the missing "
+            f"sites looked like the others: {rounds}"
+        )
+    return remarks
 
 
 class _StoredMeasurement(msgspec.Struct, frozen=True):

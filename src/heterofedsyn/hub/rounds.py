@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
+import msgspec
 import numpy as np
 
 from heterofedsyn.errors import ProtocolError
-from heterofedsyn.marginals.statistics import Statistic
+from heterofedsyn.marginals.statistics import Flat, Statistic, Total
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.privacy.trust import SecureAggregation
@@ -20,7 +22,14 @@ from heterofedsyn.synthesis import Measured, Measurement
 SUM = "sum"
 """The name under which the sum over sites answers when only the sum is seen."""
 
+NO_ANSWER = "gave no answer in time"
+NOT_ASKED = "was not asked again"
+
 _LARGEST = 2**53
+
+
+class QuorumLost(ProtocolError):
+    """Too few sites answered; the study can be resumed once they do."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +46,47 @@ class Ask:
         return cls(label, tuple(zip(statistics, budget.evenly(len(statistics)), strict=True)))
 
 
+class Absence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A site without an answer that counts, and why, in words that fit after its name."""
+
+    site: str
+    reason: str
+
+
+Reply: TypeAlias = Answer | Absence
+"""What comes of asking one site."""
+
+
 @dataclass(frozen=True, eq=False)
 class Round:
-    """Checked answers to one query; order of arrival does not matter."""
+    """Checked answers to one query; order of arrival does not matter.
+
+    Attributes:
+        absent: sites that were asked but have no answer that counts.
+        terms: how every part must have been released.
+        factor: what makes sums over fewer sites comparable with those over all; see `Roll`.
+    """
 
     query: Query
     answers: tuple[Answer, ...]
+    absent: tuple[Absence, ...] = ()
+    terms: tuple[Agreed, ...] = ()
+    factor: float = 1.0
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """The sites that may have been charged, or `SUM`, which is all of them."""
+        return frozenset(reply.site for reply in self.replies)
+
+    @property
+    def replies(self) -> tuple[Reply, ...]:
+        """One for every site that was asked."""
+        return (*self.answers, *self.absent)
 
     def totals(self) -> list[Noisy]:
         """For every part, the sum over sites; its variance is the sum of theirs."""
+        if not self.answers:
+            raise ProtocolError(f"nobody answered query {self.query.label!r}")
         return [self._total(i) for i in range(len(self.query.parts))]
 
     def measurements(self) -> tuple[Measurement, ...]:
@@ -56,45 +97,21 @@ class Round:
             if isinstance(part.statistic, Measured)
         )
 
+    def of(self, sites: Sequence[str]) -> Round:
+        """The same round with the answers of these sites only."""
+        return replace(self, answers=tuple(a for a in self.answers if a.site in sites))
+
     def _total(self, part: int) -> Noisy:
         released = [answer.parts[part] for answer in self.answers]
         values = sum(r.values for r in released)
-        return Noisy(np.asarray(values, np.float64), math.fsum(r.sigma**2 for r in released))
+        found = Noisy(np.asarray(values, np.float64), math.fsum(r.sigma**2 for r in released))
+        return found if self.factor == 1 else found.scaled(self.factor)
 
 
 def make_query(ask: Ask, plan: Plan, budget: Budget, study: str, number: int) -> Query:
     """The message for an ask: budgets become shares of the study's budget."""
     parts = tuple(Part(statistic, budget.share(cost)) for statistic, cost in ask.parts)
     return Query(study=study, number=number, label=ask.label, parts=parts, to=ask.to)
-
-
-def receive(
-    query: Query, answers: Sequence[Answer], domain: Domain, plan: Plan, budget: Budget
-) -> Round:
-    """Answers that belong to the query, are complete, and are as noisy as agreed.
-
-    Raises:
-        ProtocolError: naming the site whose answer does not fit.
-    """
-    found = sorted(answers, key=lambda answer: answer.site)
-    whole = isinstance(plan.trust_model, SecureAggregation)
-    expected = sorted([SUM] if whole else [query.to] if query.to else plan.sites)
-    if [answer.site for answer in found] != expected:
-        names = ", ".join(answer.site for answer in found) or "nobody"
-        raise ProtocolError(
-            f"query {query.label!r} needs one answer each from {', '.join(expected)}; "
-            f"got answers from {names}"
-        )
-    fingerprint = query.fingerprint
-    agreed = [Agreed.of(part, domain, plan, budget) for part in query.parts]
-    for answer in found:
-        if (answer.study, answer.query) != (query.study, fingerprint):
-            raise ProtocolError(f"site {answer.site!r} answered another query")
-        if len(answer.parts) != len(query.parts):
-            raise ProtocolError(f"site {answer.site!r} answered another number of parts")
-        for terms, released in zip(agreed, answer.parts, strict=True):
-            _check(answer.site, terms, released)
-    return Round(query, tuple(found))
 
 
 @dataclass(frozen=True)
@@ -115,19 +132,139 @@ class Agreed:
         sensitivity = part.statistic.sensitivity(domain) * plan.rows_per_unit
         sigma = trust.site_sigma(sensitivity, cost, integers)
         if isinstance(trust, SecureAggregation):
-            sigma *= math.sqrt(trust.sites)
+            sigma = math.sqrt(math.fsum([sigma**2] * trust.sites))
         return cls(integers, sensitivity, sigma, cost.rho)
 
 
-def _check(site: str, agreed: Agreed, released: Released) -> None:
+def receive(
+    query: Query, replies: Sequence[Reply], domain: Domain, plan: Plan, asked: Sequence[str]
+) -> Round:
+    """The answers that belong to the query, are complete, and are as noisy as agreed.
+
+    A site that was asked and has no such answer, or more than one, is absent. What others send is
+    not looked at.
+    """
+    budget = plan.budget
+    terms = tuple(Agreed.of(part, domain, plan, budget) for part in query.parts)
+    fingerprint = query.fingerprint
+    answers: list[Answer] = []
+    absent: list[Absence] = []
+    for site in sorted(asked):
+        reply = _single(site, [reply for reply in replies if reply.site == site])
+        if isinstance(reply, Answer) and (fault := _fault(query, fingerprint, terms, reply)):
+            reply = Absence(site, fault)
+        if isinstance(reply, Answer):
+            answers.append(reply)
+        else:
+            absent.append(reply)
+    return Round(query, tuple(answers), tuple(absent), terms)
+
+
+@dataclass(frozen=True, eq=False)
+class Roll:
+    """Who takes part in a study: a site that misses a round is not asked again.
+
+    Methods combine sums of earlier rounds with sums of later ones. When sites are missing from a
+    later one, its sums are multiplied by the ratio of noisy totals: of all sites that told one,
+    over those that answered. The absent are so assumed to look like the present. A ratio below 1
+    is noise and counts as 1; where no total is known there is no ratio.
+
+    Attributes:
+        sites: all sites of the plan, or the one name under which their sum answers.
+        totals: each site's own noisy total, as `(sum of precision * total, sum of precision)`.
+    """
+
+    sites: tuple[str, ...]
+    quorum: int
+    missing: frozenset[str] = frozenset()
+    totals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: Plan, quorum: int | None) -> Roll:
+        """Everyone; all must answer unless a quorum is given."""
+        if isinstance(plan.trust_model, SecureAggregation):
+            return cls((SUM,), 1)
+        return cls(plan.sites, len(plan.sites) if quorum is None else quorum)
+
+    def asked(self, query: Query) -> tuple[str, ...]:
+        """Whom a query goes to."""
+        meant = self.sites if query.to is None else (query.to,)
+        return tuple(site for site in meant if site not in self.missing)
+
+    def after(self, round_: Round) -> Roll:
+        """Who takes part after this round.
+
+        Raises:
+            QuorumLost: if too few are left.
+        """
+        missing = self.missing | {absence.site for absence in round_.absent}
+        left = len(self.sites) - len(missing)
+        if left < self.quorum:
+            found = "; ".join(f"site {a.site!r} {a.reason}" for a in round_.absent)
+            earlier = f"; missing since earlier: {', '.join(sorted(self.missing))}"
+            raise QuorumLost(
+                f"query {round_.query.label!r} needs one answer each from at least {self.quorum} "
+                f"of {len(self.sites)} sites, but {left} are left: {found}"
+                f"{earlier if self.missing else ''}"
+            )
+        return replace(self, missing=missing, totals=self._told(round_))
+
+    def fitted(self, round_: Round) -> Round:
+        """The round with the factor that its sums need."""
+        present = {answer.site for answer in round_.answers}
+        if (
+            round_.query.to is not None
+            or not present <= {*self.totals}
+            or present == {*self.totals}
+        ):
+            return round_
+        whole = math.fsum(total / precision for total, precision in self.totals.values())
+        part = math.fsum(self.totals[site][0] / self.totals[site][1] for site in present)
+        error = math.sqrt(math.fsum(1 / self.totals[site][1] for site in present))
+        # A total below its own noise tells nothing to divide by.
+        return replace(round_, factor=max(1.0, whole / max(part, error)))
+
+    def _told(self, round_: Round) -> dict[str, tuple[float, float]]:
+        """The totals after this round, by inverse variance."""
+        found = dict(self.totals)
+        for answer in round_.answers:
+            for part, released in zip(round_.query.parts, answer.parts, strict=True):
+                statistic = part.statistic
+                if isinstance(statistic, Total | Flat) and len(statistic.attributes) < 2:
+                    values = released.values
+                    precision = 1 / (released.sigma**2 * values.size)
+                    told, weight = found.get(answer.site, (0.0, 0.0))
+                    told += precision * float(values.sum())
+                    found[answer.site] = (told, weight + precision)
+        return found
+
+
+def _single(site: str, replies: Sequence[Reply]) -> Reply:
+    if not replies:
+        return Absence(site, NO_ANSWER)
+    return replies[0] if len(replies) == 1 else Absence(site, "answered more than once")
+
+
+def _fault(query: Query, fingerprint: str, terms: Sequence[Agreed], answer: Answer) -> str | None:
+    """What is wrong with an answer, in words that fit after the site's name."""
+    if (answer.study, answer.query) != (query.study, fingerprint):
+        return "answered another query"
+    if len(answer.parts) != len(query.parts):
+        return "answered another number of parts"
+    faults = (_misfit(agreed, part) for agreed, part in zip(terms, answer.parts, strict=True))
+    return next((fault for fault in faults if fault), None)
+
+
+def _misfit(agreed: Agreed, released: Released) -> str | None:
     if len(released.data) != 8 * agreed.integers:
-        raise ProtocolError(f"site {site!r} sent a release of the wrong length")
+        return "sent a release of the wrong length"
     for stated, wanted in (
         (released.sensitivity, agreed.sensitivity),
         (released.sigma, agreed.sigma),
         (released.rho, agreed.rho),
     ):
         if not math.isclose(stated, wanted, rel_tol=1e-9):
-            raise ProtocolError(f"site {site!r} used other noise than agreed")
+            return "used other noise than agreed"
     if not (released.values.min() > -_LARGEST and released.values.max() < _LARGEST):
-        raise ProtocolError(f"site {site!r} sent a number beyond 2^53")
+        return "sent a number beyond 2^53"
+    return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from heterofedsyn.errors import PrivacyRefusal
-from heterofedsyn.hub.rounds import Round
+from heterofedsyn.hub.rounds import SUM, Round
 from heterofedsyn.marginals.statistics import Statistic
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.protocol import Plan
@@ -25,7 +25,7 @@ class ChargedPart(msgspec.Struct, frozen=True):
 
 
 class SiteCharge(msgspec.Struct, frozen=True):
-    """One answered query."""
+    """One query that the site was asked; one without an answer may have been charged as well."""
 
     label: str
     rho: float
@@ -68,24 +68,13 @@ class Accounts:
         return replace(self, rounds=(*self.rounds, round_))
 
     def of(self, site: str) -> SiteAccount:
-        """What one site was charged."""
+        """What one site was charged, or may have been: a lost answer can have been paid for."""
         charges = []
         for round_ in self.rounds:
-            if round_.query.to not in (None, site):
-                continue
-            parts = tuple(
-                ChargedPart(
-                    kind=_kind(part.statistic),
-                    attributes=part.statistic.attributes,
-                    sensitivity=released.sensitivity,
-                    sigma=released.sigma,
-                    integers=len(released.data) // 8,
-                    rho=released.rho,
-                )
-                for part, released in zip(round_.query.parts, round_.answers[0].parts, strict=True)
-            )
-            cost = together(Budget(part.rho) for part in parts)
-            charges.append(SiteCharge(round_.query.label, cost.rho, parts))
+            if round_.asked & {site, SUM}:
+                parts = _charged(round_)
+                cost = together(Budget(part.rho) for part in parts)
+                charges.append(SiteCharge(round_.query.label, cost.rho, parts))
         spent = together(Budget(part.rho) for charge in charges for part in charge.parts)
         return SiteAccount(site, spent.rho, tuple(charges))
 
@@ -112,6 +101,20 @@ def state(plan: Plan, accounts: Accounts, *, simulated: bool) -> PrivacyStatemen
         rho_alone=budget.rho * plan.trust_model.alone_factor,
         simulated_noise=simulated,
         sites=sites,
+    )
+
+
+def _charged(round_: Round) -> tuple[ChargedPart, ...]:
+    return tuple(
+        ChargedPart(
+            kind=_kind(part.statistic),
+            attributes=part.statistic.attributes,
+            sensitivity=agreed.sensitivity,
+            sigma=agreed.sigma,
+            integers=agreed.integers,
+            rho=agreed.rho,
+        )
+        for part, agreed in zip(round_.query.parts, round_.terms, strict=True)
     )
 
 

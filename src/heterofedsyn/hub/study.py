@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from typing import Protocol
 
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.differences import differences
 from heterofedsyn.hub.method import Method, Outcome, Setting
-from heterofedsyn.hub.release import Release, RunRecord
-from heterofedsyn.hub.rounds import Ask, Round, make_query, receive
+from heterofedsyn.hub.methods import make_method
+from heterofedsyn.hub.release import Missed, Release, RunRecord, Scaled
+from heterofedsyn.hub.rounds import (
+    NOT_ASKED,
+    SUM,
+    Ask,
+    Reply,
+    Roll,
+    Round,
+    make_query,
+    receive,
+)
 from heterofedsyn.hub.statement import Accounts, state
-from heterofedsyn.protocol import Answer, Plan, Query
+from heterofedsyn.protocol import Plan, Query, Study
 from heterofedsyn.schema import Schema
 
 
 def federate(
-    schema: Schema, plan: Plan, method: Method
-) -> Generator[Query, Sequence[Answer], Release]:
+    schema: Schema, plan: Plan, method: Method, quorum: int | None = None
+) -> Generator[Query, Sequence[Reply], Release]:
     """Run a study; whoever drives the generator carries the messages.
 
     The same answers give the same release, in whatever order they arrive, so a study is resumed
-    by replaying its stored answers.
+    by replaying its stored answers. A site that gives no answer, or one that is not as agreed, is
+    left out from then on; `Roll` says whom to ask, and what becomes of sums over fewer sites.
+
+    Args:
+        quorum: how many sites must answer every round; all of them unless given.
+
+    Raises:
+        QuorumLost: if fewer do.
     """
     if plan.schema != schema.fingerprint:
         raise UsageError("the plan was made for another schema; make a new plan")
     budget, study = plan.budget, plan.fingerprint
-    accounts = Accounts(plan)
+    accounts, roll = Accounts(plan), Roll.of(plan, quorum)
     setting = Setting(schema, budget, plan.trust_model, plan.sites, plan.seed, plan.rows_per_unit)
     conversation = method.conduct(setting)
     simulated = False
@@ -33,16 +51,87 @@ def federate(
         ask: Ask = next(conversation)
         while True:
             query = make_query(ask, plan, budget, study, len(accounts.rounds))
-            answers = yield query
-            round_: Round = receive(query, answers, schema.domain, plan, budget)
+            asked = roll.asked(query)
+            replies = (yield query) if asked else ()
+            round_ = roll.fitted(receive(query, replies, schema.domain, plan, asked))
+            roll = roll.after(round_)
             accounts = accounts.book(round_)
             simulated = simulated or any(answer.simulated for answer in round_.answers)
             ask = conversation.send(round_)
     except StopIteration as stop:
         outcome: Outcome = stop.value
+    present = [site for site in plan.sites if site not in roll.missing]
+    seen = [round_.of([*present, SUM]) for round_ in accounts.rounds]
     return Release(
         schema=schema,
         model=outcome.model,
         privacy=state(plan, accounts, simulated=simulated),
-        run=RunRecord.of(plan, outcome, differences(schema, plan.sites, accounts.rounds)),
+        run=RunRecord.of(
+            plan,
+            outcome,
+            differences(schema, present, seen),
+            _missed(accounts.rounds, plan),
+            tuple(
+                Scaled(round_.query.number + 1, round_.query.label, round_.factor)
+                for round_ in accounts.rounds
+                if round_.factor != 1
+            ),
+        ),
     )
+
+
+class Rounds(Protocol):
+    """Where finished rounds are kept."""
+
+    def find(self, query: Query) -> tuple[Reply, ...] | None:
+        """What came of this query, if it was asked before."""
+        ...
+
+    def keep(self, query: Query, replies: Sequence[Reply]) -> None:
+        """Remember what came of a query."""
+        ...
+
+
+Carrier = Callable[[Query, tuple[str, ...]], Sequence[Reply]]
+"""Asks sites, and comes back with what each of them said."""
+
+
+def conduct(study: Study, rounds: Rounds, carry: Carrier) -> Release:
+    """Run a study to its release; rounds that were finished before are not asked again.
+
+    Raises:
+        QuorumLost: if too few sites answer; the rounds before are kept, so it can be resumed.
+    """
+    schema, plan = study.encoding, study.plan
+    roll = Roll.of(plan, study.quorum)
+    hub = federate(schema, plan, make_method(plan.method, plan.settings), study.quorum)
+    try:
+        query = next(hub)
+        while True:
+            asked = roll.asked(query)
+            found = rounds.find(query)
+            replies = carry(query, asked) if found is None else found
+            round_ = receive(query, replies, schema.domain, plan, asked)
+            roll = roll.after(round_)
+            if found is None:
+                rounds.keep(query, round_.replies)
+            query = hub.send(round_.replies)
+    except StopIteration as stop:
+        release: Release = stop.value
+        return release
+
+
+def _missed(rounds: Sequence[Round], plan: Plan) -> tuple[Missed, ...]:
+    """Every round that a site missed: the first with its reason, then those it was left out of."""
+    found: list[Missed] = []
+    gone: set[str] = set()
+    for round_ in rounds:
+        number, label = round_.query.number + 1, round_.query.label
+        reasons = {absence.site: absence.reason for absence in round_.absent}
+        for site in plan.sites:
+            if site in reasons:
+                found.append(Missed(site, number, label, reasons[site]))
+            elif site in gone and round_.query.to in (None, site):
+                found.append(Missed(site, number, label, NOT_ASKED))
+        gone.update(reasons)
+    return tuple(found)

@@ -1,0 +1,126 @@
+"""Finished rounds of a study on the hub's disk, so that it can be resumed; noisy answers only."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from heterofedsyn._files import file_written_whole
+from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.hub.rounds import Absence, Reply
+from heterofedsyn.protocol import Answer, Query, Study, decode, encode
+
+_STUDY = "study.toml"
+_MAGIC = b"heterofedsyn round 1 "
+
+
+class JournalError(HeterofedsynError):
+    """A journal is damaged, or does not belong to the study."""
+
+
+class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    query: bytes
+    answers: tuple[bytes, ...]
+    absent: tuple[Absence, ...]
+
+
+@dataclass(frozen=True)
+class Journal:
+    """A folder with one file per finished round, each written whole."""
+
+    folder: Path
+
+    @classmethod
+    def create(cls, folder: Path, study: Study) -> Journal:
+        """An empty journal.
+
+        Raises:
+            UsageError: if the folder holds a journal already; what sites paid for is in it.
+        """
+        if (folder / _STUDY).exists():
+            raise UsageError(
+                f"{folder} holds the rounds of a study already; continue it with --resume"
+            )
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        study.save(folder / _STUDY)
+        _flush(folder)
+        return cls(folder)
+
+    @classmethod
+    def open(cls, folder: Path, study: Study) -> Journal:
+        """The journal of a study that was started before.
+
+        Raises:
+            UsageError: if there is none, or it is that of another plan.
+        """
+        if not (folder / _STUDY).exists():
+            raise UsageError(f"{folder} holds no rounds to resume; run the study without --resume")
+        if Study.load(folder / _STUDY).fingerprint != study.fingerprint:
+            raise UsageError(
+                f"{folder} holds the rounds of another study; resume with the study file it was "
+                "started with"
+            )
+        return cls(folder)
+
+    @property
+    def finished(self) -> int:
+        """How many rounds are kept."""
+        return len(list(self.folder.glob("*.round")))
+
+    def find(self, query: Query) -> tuple[Reply, ...] | None:
+        """What came of this query, if its round was finished.
+
+        Raises:
+            JournalError: if the file is damaged, or holds another query.
+        """
+        path = self._path(query)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise JournalError(f"cannot read {path}: {error.strerror}") from None
+        head, _, body = data.partition(b"\n")
+        if head != _MAGIC + _digest(body):
+            raise JournalError(f"{path} is damaged; bring it back from a copy")
+        kept = msgspec.msgpack.decode(body, type=_Kept)
+        if kept.query != encode(query):
+            raise JournalError(
+                f"{path} holds another query than this version of heterofedsyn would ask; resume "
+                "with the version that the study was started with"
+            )
+        return (*(decode(answer, Answer) for answer in kept.answers), *kept.absent)
+
+    def keep(self, query: Query, replies: Sequence[Reply]) -> None:
+        """Keep a finished round; it is on the disk when this returns."""
+        body = msgspec.msgpack.encode(
+            _Kept(
+                encode(query),
+                tuple(encode(reply) for reply in replies if isinstance(reply, Answer)),
+                tuple(reply for reply in replies if isinstance(reply, Absence)),
+            )
+        )
+        with file_written_whole(self._path(query)) as partial:
+            partial.write_bytes(_MAGIC + _digest(body) + b"\n" + body)
+        _flush(self.folder)
+
+    def _path(self, query: Query) -> Path:
+        return self.folder / f"{query.number + 1:04}.round"
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.sha256(body).hexdigest().encode()
+
+
+def _flush(folder: Path) -> None:
+    """Make new names in a folder outlast a crash."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
