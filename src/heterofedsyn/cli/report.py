@@ -45,7 +45,7 @@ def report(
         raise UsageError(f"--out {out} must end in .html")
     if out.is_dir():
         raise UsageError(f"--out {out} is a folder; name a file in it")
-    inside = _release_around(out)
+    inside = release_around(out)
     if inside is not None and real:
         raise UsageError(
             f"--out {out} lies in the release {inside}, which is published as a whole; keep the "
@@ -82,7 +82,7 @@ def write_report(folder: Path) -> bool:
     return True
 
 
-def _release_around(path: Path) -> Path | None:
+def release_around(path: Path) -> Path | None:
     """The release folder that a file would lie in, at whatever depth."""
     parts = ("model", "privacy.json", "run.json")
     for folder in path.resolve().parents:

@@ -64,11 +64,7 @@ def check_study(settings: SiteSettings, study: Study) -> None:
         raise NotApproved(
             f"the study is for {', '.join(plan.sites)}; this site is called {settings.name!r}"
         )
-    if not isinstance(plan.trust_model, Local):
-        raise NotApproved(
-            f"the study trusts by {plan.trust!r}; a site answers under 'local' trust only, since "
-            "it cannot check that answers are hidden from the hub"
-        )
+    check_trust(study)
     if study.public.fingerprint != settings.public.fingerprint:
         raise NotApproved(
             f"the study has another schema than {settings.schema}; agree on one, to the letter"
@@ -87,6 +83,19 @@ def check_study(settings: SiteSettings, study: Study) -> None:
         )
 
 
+def check_trust(study: Study) -> None:
+    """Refuse a study that counts on anything to hide an answer.
+
+    Raises:
+        NotApproved: naming the trust model.
+    """
+    if not isinstance(study.plan.trust_model, Local):
+        raise NotApproved(
+            f"the study's trust model is {study.plan.trust!r}; a site answers under 'local' trust "
+            "only, since it cannot check that answers are hidden from the hub"
+        )
+
+
 def approve(settings: SiteSettings, study: Study, *, who: str, now: datetime) -> Consent:
     """Record consent; from now on the agent answers this study, without a restart.
 
@@ -94,8 +103,7 @@ def approve(settings: SiteSettings, study: Study, *, who: str, now: datetime) ->
         NotApproved: if the site never answers such a study.
     """
     check_study(settings, study)
-    if not (0 < len(who) <= MOST_WHO and who.isprintable()):
-        raise UsageError(f"who consents must be a name of 1 to {MOST_WHO} printable characters")
+    _check_who(who)
     plan = study.plan
     consent = Consent(
         study=study.fingerprint,
@@ -120,11 +128,23 @@ def approved(settings: SiteSettings, fingerprint: str) -> tuple[Study, Consent]:
         NotApproved: if there is no consent, or study, schema or settings changed since.
         HeterofedsynError: if what is there cannot be read.
     """
-    if not _FINGERPRINT.fullmatch(fingerprint):
-        raise NotApproved("the query names no study")
-    folder = settings.studies / fingerprint
-    if (folder / WITHDRAWN).exists():
+    study, consent = recorded(settings, fingerprint)
+    if (settings.studies / fingerprint / WITHDRAWN).exists():
         raise NotApproved(f"consent to study {fingerprint[:12]} was withdrawn")
+    check_study(settings, study)
+    return study, consent
+
+
+def recorded(settings: SiteSettings, fingerprint: str) -> tuple[Study, Consent]:
+    """The study of this fingerprint and the consent once given to it, whether or not it holds.
+
+    Raises:
+        NotApproved: if there never was one, or study or schema changed since.
+        HeterofedsynError: if what is there cannot be read.
+    """
+    if not _FINGERPRINT.fullmatch(fingerprint):
+        raise NotApproved("this names no study: a fingerprint has 64 letters and digits")
+    folder = settings.studies / fingerprint
     if not (folder / CONSENT).exists():
         raise NotApproved(f"study {fingerprint[:12]} was not approved")
     consent, study = read_consent(folder / CONSENT), Study.load(folder / STUDY)
@@ -132,7 +152,6 @@ def approved(settings: SiteSettings, fingerprint: str) -> tuple[Study, Consent]:
         raise NotApproved(f"study {fingerprint[:12]} changed after it was approved")
     if consent.schema != study.public.fingerprint:
         raise NotApproved(f"the schema of study {fingerprint[:12]} changed after it was approved")
-    check_study(settings, study)
     return study, consent
 
 
@@ -144,7 +163,8 @@ def withdraw(settings: SiteSettings, fingerprint: str, *, who: str, now: datetim
     """
     folder = settings.studies / fingerprint
     if not _FINGERPRINT.fullmatch(fingerprint) or not (folder / CONSENT).exists():
-        raise UsageError(f"there is no consent to study {fingerprint[:12]}")
+        raise UsageError(f"there is no consent to study {fingerprint[:12]!r}")
+    _check_who(who)
     if (folder / WITHDRAWN).exists():
         raise UsageError(f"consent to study {fingerprint[:12]} was withdrawn before")
     when = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -168,6 +188,11 @@ def read_consent(path: Path) -> Consent:
     if consent.version != CONSENT_VERSION:
         raise HeterofedsynError(f"{path} is of another version; approve the study again")
     return consent
+
+
+def _check_who(who: str) -> None:
+    if not (0 < len(who) <= MOST_WHO and who.isprintable()):
+        raise UsageError(f"who decides must be a name of 1 to {MOST_WHO} printable characters")
 
 
 def _pretty(value: object) -> bytes:

@@ -23,10 +23,10 @@ from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.protocol.messages import MOST_BYTES
 from heterofedsyn.site.agent import Reason, Refused
 from heterofedsyn.site.settings import SiteSettings
+from heterofedsyn.site.site import MOST_QUERY_BYTES
 
 MOST_CONNECTIONS = 64
-MOST_QUERY_BYTES = 2**27
-MOST_WAITING_BYTES = 2**28
+MOST_WAITING_BYTES = 8 * MOST_QUERY_BYTES
 """Of all queries that are being received or answered: what a hostile engine can make us hold."""
 
 REQUEST_SECONDS = 30.0
@@ -133,7 +133,7 @@ class Service:
         if listener is None:
             raise UsageError("the service is not open")
         while True:
-            ready, _, _ = select.select([listener, self._woken], [], [])
+            ready, _, _ = select.select([listener.fileno(), self._woken], [], [])
             if self._woken in ready:
                 break
             try:
@@ -224,6 +224,7 @@ class Service:
         try:
             with self._request(connection) as message:
                 answer = self._agent.answer(message)
+            self._log(f"answered with {len(answer):,} bytes")
         except Refused as refusal:
             reason = refusal.reason
             self._log(f"refused ({reason}): {refusal}")

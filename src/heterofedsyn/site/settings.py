@@ -157,6 +157,15 @@ class SiteSettings:
         return frozenset({engine, os.geteuid()})
 
 
+def group_of(user: str) -> str:
+    """The name of a user's own group."""
+    number = _number("user", user, lambda name: pwd.getpwnam(name).pw_uid)
+    try:
+        return grp.getgrgid(pwd.getpwuid(number).pw_gid).gr_name
+    except KeyError:
+        raise UsageError(f"user {user!r} has no group of its own; name one with --group") from None
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What stands in the file."""
 

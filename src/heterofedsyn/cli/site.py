@@ -1,0 +1,571 @@
+"""`heterofedsyn site ...`: what the steward of one organisation's rows does."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import signal
+import stat
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heterofedsyn.cli import _steward
+from heterofedsyn.errors import UsageError
+
+if TYPE_CHECKING:
+    from heterofedsyn.protocol.study import Study
+    from heterofedsyn.schema.table import Encoded
+    from heterofedsyn.site.settings import SiteSettings
+
+app = typer.Typer(help="Own a table: decide what may leave it, and answer.", no_args_is_help=True)
+ledger_app = typer.Typer(help="What the table has spent.", invoke_without_command=True)
+app.add_typer(ledger_app, name="ledger")
+
+DO_NOT_PUBLISH = "computed from private rows: do not publish"
+
+Folder = Annotated[
+    Path, typer.Option("--folder", metavar="DIR", help="The site's folder; `site` unless given.")
+]
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study (TOML).")]
+StudyName = Annotated[
+    str,
+    typer.Argument(metavar="STUDY", help="The study's file, or the start of its fingerprint."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+Who = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Who decides; the user's name unless given.")
+]
+HERE = Path("site")
+
+
+@app.command()
+def init(
+    folder: Folder = HERE,
+    schema: Annotated[Path | None, typer.Option(help="The public schema (TOML).")] = None,
+    data: Annotated[Path | None, typer.Option(help="The private rows: CSV or Parquet.")] = None,
+    name: Annotated[str | None, typer.Option(help="The site's name, as studies say it.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="The most the table may ever spend, at --delta.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Below 1 / (all rows); 1e-9 is usual.")
+    ] = None,
+    study_epsilon: Annotated[
+        float | None, typer.Option(help="The most one study may spend, at the same delta.")
+    ] = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(help="A file, best on another disk, that repeats the end of the ledger."),
+    ] = None,
+    socket: Annotated[
+        Path | None, typer.Option(help="Where the agent will answer; in a folder of its own.")
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option(metavar="USER", help="Who carries messages: another user.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="The group of both users; that of --engine unless given."),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column that identifies a person, if rows do not."),
+    ] = None,
+) -> None:
+    """Set up a site: its settings, an empty ledger and a key, in a folder for its user alone.
+
+    Asks on a terminal for what is not given. The caps are kept in site.toml and nowhere else.
+    """
+    from heterofedsyn._files import check_place
+    from heterofedsyn.cli._show import note
+    from heterofedsyn.site.settings import SiteSettings, group_of
+
+    check_place(folder)
+    if os.path.lexists(folder):
+        raise UsageError(f"{folder} exists already; a site is never replaced: name another folder")
+    asked = _Answers()
+    place = Path(os.path.realpath(folder))
+    schema = asked.path("--schema", "public schema", schema)
+    data = asked.path("--data", "private rows (CSV or Parquet)", data)
+    name = asked.text("--name", "the site's name in studies", name)
+    epsilon = asked.number("--epsilon", "most epsilon of the table, ever", epsilon)
+    delta = asked.number("--delta", "at which delta", delta, "1e-9")
+    study_epsilon = asked.number("--study-epsilon", "most epsilon of one study", study_epsilon)
+    anchor = asked.path("--anchor", "anchor of the ledger, on another disk", anchor)
+    socket = asked.path("--socket", "socket of the agent", socket)
+    engine = asked.text("--engine", "user that carries messages", engine)
+    asked.check()
+    settings = SiteSettings(
+        folder=place,
+        name=name,
+        schema=schema,
+        source=data,
+        epsilon=epsilon,
+        delta=delta,
+        study_epsilon=study_epsilon,
+        anchor=anchor,
+        socket=socket,
+        engine=engine,
+        group=group_of(engine) if group is None else group,
+        unit=unit,
+    )
+    _ = settings.askers, settings.group_id  # refuse what they refuse
+    if os.path.lexists(anchor):
+        raise UsageError(f"{anchor} exists already; an anchor is never replaced: name another file")
+    if not anchor.parent.is_dir():
+        raise UsageError(f"there is no folder {anchor.parent} for the anchor; make it first")
+    checked = _check_rows(settings, settings.public, unit, 1)
+    key = _write_site(settings)
+    _steward.show_misfits(checked)
+    note(f"site {name!r} in {place}; the key of its receipts: {key}")
+    note(
+        f"cap: epsilon {epsilon:g} in all, {study_epsilon:g} for one study, at delta {delta:g} "
+        f"(rho {settings.cap.rho:.4g} and {settings.study_cap.rho:.4g})"
+    )
+    if place.stat().st_dev == anchor.parent.stat().st_dev:
+        note(
+            f"remark: the anchor {anchor} is on the same disk as the ledger; whoever restores that "
+            "disk restores both, and nobody notices"
+        )
+
+
+@app.command()
+def preview(
+    study: StudyFile,
+    folder: Folder = HERE,
+    as_json: Json = False,
+) -> None:
+    """What would leave for a study, before anything does.
+
+    For the steward: it tells what the schema check found by column and count, which must not be
+    published.
+    """
+    from heterofedsyn.hub.preview import preview as look_ahead
+    from heterofedsyn.site.books import Books
+    from heterofedsyn.site.consent import NotApproved, check_study, check_trust
+    from heterofedsyn.site.settings import SiteSettings
+
+    settings = SiteSettings.load(folder)
+    found = _load_study(study)
+    check_trust(found)
+    shown = look_ahead(found, settings.name)
+    account = Books.read(settings.folder, settings.anchor)
+    refusal = None
+    try:
+        check_study(settings, found)
+    except NotApproved as error:
+        refusal = str(error)
+    plan = found.plan
+    checked = _check_rows(settings, found.encoding, plan.unit, plan.rows_per_unit)
+    if as_json:
+        print(
+            json.dumps(_steward.preview_json(shown, settings, account, checked, refusal), indent=1)
+        )
+        return
+    _steward.show_preview(shown, found, settings, account)
+    _steward.show_misfits(checked)
+    if refusal is not None:
+        print(f"it would be refused: {refusal}")
+
+
+@app.command()
+def approve(
+    study: StudyFile,
+    folder: Folder = HERE,
+    who: Who = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+) -> None:
+    """Consent to a study: from now on it is answered, up to its own budget.
+
+    Consent is a ceiling, not a reservation; a study that is changed afterwards is another one.
+    """
+    from heterofedsyn.cli._show import note
+    from heterofedsyn.hub.preview import preview as look_ahead
+    from heterofedsyn.site.books import Books
+    from heterofedsyn.site.consent import approve as consent_to
+    from heterofedsyn.site.consent import check_study
+    from heterofedsyn.site.settings import SiteSettings
+
+    settings = SiteSettings.load(folder)
+    found = _load_study(study)
+    check_study(settings, found)
+    look_ahead(found, settings.name)
+    plan = found.plan
+    account = Books.read(settings.folder, settings.anchor)
+    note(
+        f"study {found.fingerprint}: {plan.method}, epsilon {plan.epsilon:g}, delta {plan.delta:g} "
+        f"(rho {plan.budget.rho:.4g}) for every {_steward.person(plan.unit)}"
+    )
+    if account.spent.rho + plan.budget.rho > settings.cap.rho:
+        note(
+            f"remark: of the table's rho {settings.cap.rho:.4g} only "
+            f"{_steward.left(settings, account):.4g} is left, so the study will be refused before "
+            "its end"
+        )
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("consent needs a terminal to confirm it, or --yes")
+        typer.confirm("Consent?", abort=True, err=True)
+    consent = consent_to(settings, found, who=who or _user(), now=_now())
+    print(f"approved {consent.study} by {consent.who} at {consent.when}")
+
+
+@app.command()
+def withdraw(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
+    """Take consent back: nothing more is answered; what was spent stays spent."""
+    from heterofedsyn.site.consent import withdraw as take_back
+    from heterofedsyn.site.settings import SiteSettings
+
+    settings = SiteSettings.load(folder)
+    fingerprint = _find_study(settings, study)
+    take_back(settings, fingerprint, who=who or _user(), now=_now())
+    print(f"consent to {fingerprint} is withdrawn")
+
+
+@app.command()
+def serve(folder: Folder = HERE) -> None:
+    """Answer approved studies on the socket until told to stop (SIGTERM or Ctrl-C)."""
+    from heterofedsyn.site.agent import Agent
+    from heterofedsyn.site.books import Books
+    from heterofedsyn.site.service import Service
+    from heterofedsyn.site.settings import SiteSettings
+    from heterofedsyn.sources import open_source
+
+    os.umask(0o077)
+    settings = SiteSettings.load(folder)
+    mode = stat.S_IMODE(settings.folder.stat().st_mode)
+    if mode & 0o077:
+        raise UsageError(
+            f"{settings.folder} has mode {mode:04o}; nobody but the agent's user may look into it: "
+            f"chmod 700 {settings.folder}"
+        )
+    wanted = [*settings.public.domain.names, *([] if settings.unit is None else [settings.unit])]
+    open_source(settings.source).batches(wanted)
+    with Books.open(settings.folder, settings.anchor) as books:
+        agent = Agent(settings, books, log=_log)
+        with Service(agent, settings, log=_log) as service:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: service.stop())
+            spent, cap = books.account.spent.rho, settings.cap.rho
+            _log(f"site {settings.name!r}: rho {spent:.6g} of {cap:.6g} is spent")
+            _log(f"answering on {settings.socket}")
+            service.run()
+    _log("stopped; the ledger is closed and the socket is gone")
+
+
+@ledger_app.callback()
+def ledger(context: typer.Context, folder: Folder = HERE, as_json: Json = False) -> None:
+    """What the table has spent, and what is left; also while the agent serves."""
+    from heterofedsyn.site.books import Books
+    from heterofedsyn.site.settings import SiteSettings
+
+    if context.invoked_subcommand is not None:
+        context.obj = folder
+        return
+    settings = SiteSettings.load(folder)
+    account = Books.read(settings.folder, settings.anchor)
+    if as_json:
+        print(json.dumps(_steward.ledger_json(settings, account), indent=1))
+    else:
+        _steward.show_ledger(settings, account)
+
+
+@ledger_app.command()
+def repair(
+    context: typer.Context,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--folder", metavar="DIR", help="The site's folder; `site` unless given."),
+    ] = None,
+) -> None:
+    """Make a ledger usable that was damaged, lost or restored from an older copy.
+
+    Books what ledger or anchor says is spent, whichever is more, and one full study on top.
+    """
+    from heterofedsyn.site.books import Books
+    from heterofedsyn.site.settings import SiteSettings
+
+    settings = SiteSettings.load(folder or context.obj)
+    account = Books.repair(settings.folder, settings.anchor, settings.study_cap)
+    print(f"rho {account.repairs[-1].rho:.6g} was booked for what may be missing")
+    print(_steward.balance(settings, account))
+
+
+@app.command()
+def receipt(
+    study: StudyName,
+    folder: Folder = HERE,
+    out: Annotated[
+        Path | None, typer.Option(help="The receipt; a file of the site's folder unless given.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
+    ] = False,
+) -> None:
+    """Sign a record of what a study got, under which guarantee and by whose consent."""
+    from heterofedsyn.cli._show import count
+    from heterofedsyn.site.books import Books
+    from heterofedsyn.site.consent import recorded
+    from heterofedsyn.site.receipt import issue
+    from heterofedsyn.site.settings import SiteSettings
+
+    settings = SiteSettings.load(folder)
+    found, consent = recorded(settings, _find_study(settings, study))
+    account = Books.read(settings.folder, settings.anchor)
+    signed = issue(settings, found, consent, account, now=_now())
+    stem = f"{found.fingerprint[:12]}-{account.number}"
+    target = settings.receipts / f"{stem}.json" if out is None else out
+    _check_target(target, overwrite=overwrite or out is None)
+    signed.save(target)
+    made = signed.receipt
+    print(f"receipt in {target}")
+    print(
+        f"{count(len(made.releases), 'answer')}, rho {made.spent_rho:.4g} of {made.rho:.4g}, "
+        f"epsilon {made.spent_epsilon:.4g} at delta {made.delta:g} for every "
+        f"{_steward.person(made.unit)}"
+    )
+
+
+@app.command()
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A receipt.")],
+    key: Annotated[
+        str | None,
+        typer.Option(help="The site's public key, or a file of it; else only that the file has."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check that a receipt is as it was signed, and that its figures add up."""
+    from heterofedsyn.cli._show import count
+    from heterofedsyn.site.receipt import SignedReceipt, read_public_key
+
+    signed = SignedReceipt.load(file)
+    signed.check(None if key is None else read_public_key(key))
+    made = signed.receipt
+    integers = sum(part.integers for answer in made.releases for part in answer.parts)
+    if as_json:
+        found = {
+            "valid": True,
+            "key": signed.key,
+            "key_known": key is not None,
+            "site": made.site,
+            "study": made.study,
+            "spent_rho": made.spent_rho,
+            "spent_epsilon": made.spent_epsilon,
+            "delta": made.delta,
+            "answers": len(made.releases),
+            "integers": integers,
+        }
+        print(json.dumps(found, indent=1))
+        return
+    known = "the key given" if key is not None else f"key {signed.key}, which nobody vouched for"
+    print(f"the receipt holds, signed with {known}")
+    print(f"site {made.site!r}, study {made.study}, issued {made.issued}")
+    print(f"consent by {made.consent_by} at {made.consent_when}")
+    print(
+        f"{count(len(made.releases), 'answer')} with {count(integers, 'noisy integer')}: rho "
+        f"{made.spent_rho:.4g}, epsilon {made.spent_epsilon:.4g} at delta {made.delta:g} for every "
+        f"{_steward.person(made.unit)}"
+    )
+    if made.simulated_noise:
+        print("remark: its noise was simulated and protects nobody")
+
+
+@app.command()
+def evaluate(
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")],
+    folder: Folder = HERE,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The scores (JSON); a file of the site's folder unless given."),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MEASURE",
+            help="tvd, query, histogram, num_num, cat_num, cat_cat; repeat; tvd, query and "
+            "histogram unless given.",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
+    ] = False,
+) -> None:
+    """Score a release against the site's own rows, into a file for the site alone.
+
+    The scores are computed from private rows and have no guarantee; no command sends them.
+    """
+    from heterofedsyn.cli._show import note
+    from heterofedsyn.cli.report import release_around
+    from heterofedsyn.evaluation import QUICK, Evaluator
+    from heterofedsyn.hub import load
+    from heterofedsyn.site.settings import SiteSettings
+
+    settings = SiteSettings.load(folder)
+    found = load(release)
+    public = settings.public
+    if found.schema.domain.names != public.domain.names:
+        raise UsageError(f"{release} has other columns than {settings.schema}")
+    own = settings.folder / "evaluations"
+    target = own / f"{release.resolve().name}.json" if out is None else out
+    if release_around(target) is not None:
+        raise UsageError(
+            f"--out {target} lies in a release, which is published as a whole; keep the scores "
+            "somewhere else"
+        )
+    if out is None:
+        own.mkdir(mode=0o700, exist_ok=True)
+    _check_target(target, overwrite=overwrite)
+    table = release / "synthetic.parquet"
+    rows: object = table if table.is_file() else found.sample(seed=0)
+    evaluator = Evaluator(public, settings.source)
+    measures = only or QUICK
+    scores = evaluator.score(rows, measures)
+    floor = evaluator.floor(measures)
+    report = {
+        "warning": DO_NOT_PUBLISH,
+        "site": settings.name,
+        "release": str(release.resolve()),
+        **scores.to_dict(),
+        "floor": {name: value for name, value in floor.to_dict().items() if name != "remarks"},
+    }
+    _write_private(target, json.dumps(report, indent=1) + "\n")
+    for remark in scores.remarks:
+        note(f"remark: {remark}")
+    print(f"scores in {target}")
+    note(DO_NOT_PUBLISH)
+
+
+class _Answers:
+    """Settings from options, or from a person at a terminal."""
+
+    def __init__(self) -> None:
+        self._person = sys.stdin.isatty()
+        self._missing: list[str] = []
+
+    def text(self, option: str, words: str, given: str | None, usual: str | None = None) -> str:
+        """What was given, or what the person says."""
+        if given is not None:
+            return given
+        if not self._person:
+            self._missing.append(option)
+            return ""
+        return str(typer.prompt(words, default=usual, err=True)).strip()
+
+    def path(self, option: str, words: str, given: Path | None) -> Path:
+        """A path from the root."""
+        found = self.text(option, words, None if given is None else str(given))
+        return Path(os.path.abspath(Path(found).expanduser()))  # noqa: PTH100
+
+    def number(
+        self, option: str, words: str, given: float | None, usual: str | None = None
+    ) -> float:
+        """A number."""
+        if given is not None:
+            return given
+        found = self.text(option, words, None, usual)
+        try:
+            return float(found or "nan")
+        except ValueError:
+            raise UsageError(f"{words}: {found!r} is no number; see {option}") from None
+
+    def check(self) -> None:
+        """Refuse to go on if something is missing and there is nobody to ask."""
+        if self._missing:
+            raise UsageError(
+                f"{', '.join(self._missing)} must be given, since there is no terminal to ask on"
+            )
+
+
+def _write_site(settings: SiteSettings) -> str:
+    """The folder of a new site and its anchor, all of it or nothing; the public key."""
+    from heterofedsyn._files import written_whole
+    from heterofedsyn.site.books import Books
+    from heterofedsyn.site.receipt import make_key
+    from heterofedsyn.site.settings import SETTINGS
+
+    anchored = False
+    try:
+        with written_whole(settings.folder) as partial:
+            partial.chmod(0o700)
+            (partial / SETTINGS).write_text(settings.to_toml(), "utf-8")
+            for inner in ("studies", "receipts"):
+                (partial / inner).mkdir(mode=0o700)
+            key = make_key(partial / "key.pem")
+            (partial / "key.pub").write_text(f"{key}\n", "ascii")
+            Books.create(partial, settings.anchor)
+            anchored = True
+    except BaseException:
+        if anchored:
+            settings.anchor.unlink(missing_ok=True)
+        raise
+    return key
+
+
+def _load_study(path: Path) -> Study:
+    from heterofedsyn.protocol.study import Study
+
+    return Study.load(path)
+
+
+def _find_study(settings: SiteSettings, text: str) -> str:
+    """The fingerprint of a study given by its file or by the start of its fingerprint."""
+    path = Path(text)
+    if path.is_file():
+        return _load_study(path).fingerprint
+    known = sorted(found.name for found in settings.studies.iterdir() if found.name[0] != ".")
+    fitting = [name for name in known if name.startswith(text)]
+    if len(text) < 4 or len(fitting) != 1:
+        shown = ", ".join(name[:12] for name in known) or "none"
+        raise UsageError(f"there is no file {text!r}, and no one study starts so; known: {shown}")
+    return fitting[0]
+
+
+def _check_rows(settings: SiteSettings, schema: Any, unit: str | None, most: int) -> Encoded:
+    """The site's rows held against a schema."""
+    from heterofedsyn.schema import encode
+    from heterofedsyn.sources import open_source
+
+    wanted = list(dict.fromkeys([*schema.domain.names, *([] if unit is None else [unit])]))
+    batches = open_source(settings.source).batches(wanted)
+    return encode(schema, batches, unit=unit, max_rows_per_unit=most)
+
+
+def _check_target(target: Path, *, overwrite: bool) -> None:
+    if target.is_dir():
+        raise UsageError(f"--out {target} is a folder; name a file in it")
+    if not target.parent.is_dir():
+        raise UsageError(f"--out {target}: there is no folder {target.parent}; make it first")
+    if target.exists() and not overwrite:
+        raise UsageError(f"{target} exists already; pass --overwrite or name another file")
+
+
+def _write_private(target: Path, text: str) -> None:
+    """A file that appears whole and that only its owner can read."""
+    from heterofedsyn._files import file_written_whole
+
+    with file_written_whole(target) as partial:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(os.open(partial, flags, 0o600), "wb") as file:
+            file.write(text.encode())
+
+
+def _log(text: str) -> None:
+    """A line of the agent's log; a hub may have chosen some of its letters."""
+    when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    with suppress(OSError):  # nobody reads the log any more
+        print(f"{when} {_steward.plain(text)}", file=sys.stderr, flush=True)
+
+
+def _user() -> str:
+    return getpass.getuser()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,322 @@
+"""A signed record of what one study got from a site, for the ethics file."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from heterofedsyn._files import file_written_whole
+from heterofedsyn._version import __version__
+from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.privacy.budget import Budget, together
+from heterofedsyn.protocol.messages import Answer, Query, decode
+from heterofedsyn.protocol.study import Study
+from heterofedsyn.site.books import Account, Books, Charged
+from heterofedsyn.site.consent import Consent
+from heterofedsyn.site.settings import SiteSettings
+
+RECEIPT_VERSION = 1
+MOST_RECEIPT_BYTES = 2**28
+_SIGNED_AS = b"heterofedsyn receipt 1\n"
+"""What a signature begins with, so that the key's word on a receipt is its word on nothing else."""
+
+
+class ReleasedPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Some noisy integers that left, and how they were protected."""
+
+    kind: str
+    attributes: tuple[str, ...]
+    sensitivity: float
+    sigma: float
+    integers: int
+    rho: float
+
+
+class ReleasedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One charge of the ledger and the answer that it paid for.
+
+    Attributes:
+        number: of the entry in the ledger.
+        query: fingerprint of the query.
+        answer: SHA-256 of the answer; None if it was charged but never made.
+    """
+
+    number: int
+    when: str
+    label: str
+    query: str
+    rho: float
+    answer: str | None
+    parts: tuple[ReleasedPart, ...]
+
+
+class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What was released to a study, under which guarantee and by whose consent.
+
+    Attributes:
+        epsilon: of the study, at this delta and conversion; rho is the same in other words.
+        spent_rho: what was charged for it, at most rho.
+        spent_epsilon: the same at this delta.
+        ledger_number: of the last entry when the receipt was made, with its hash.
+    """
+
+    site: str
+    study: str
+    method: str
+    schema: str
+    epsilon: float
+    delta: float
+    conversion: str
+    rho: float
+    neighbours: str
+    unit: str
+    rows_per_unit: int
+    trust: str
+    spent_rho: float
+    spent_epsilon: float
+    simulated_noise: bool
+    consent_by: str
+    consent_when: str
+    releases: tuple[ReleasedAnswer, ...]
+    ledger_number: int
+    ledger_head: str
+    issued: str
+    software: str
+    version: int = RECEIPT_VERSION
+
+
+class SignedReceipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A receipt, the public key that vouches for it, and the signature; both in base64."""
+
+    receipt: Receipt
+    key: str
+    signature: str
+
+    @classmethod
+    def load(cls, path: Path) -> SignedReceipt:
+        """The signed receipt in a file; `check` says whether it holds.
+
+        Raises:
+            UsageError: if it is anything else.
+        """
+        try:
+            if path.stat().st_size > MOST_RECEIPT_BYTES:
+                raise UsageError(f"{path}: too large for a receipt")
+            found = msgspec.json.decode(path.read_bytes(), type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise UsageError(f"{path}: this is no receipt") from None
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise UsageError(f"cannot read receipt {path}: {reason}; check the path") from None
+        if found.receipt.version != RECEIPT_VERSION:
+            raise UsageError(
+                f"{path}: a receipt of version {found.receipt.version}, not {RECEIPT_VERSION}"
+            )
+        return found
+
+    def save(self, path: Path) -> None:
+        """Write the receipt as JSON."""
+        with file_written_whole(path) as partial:
+            partial.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+
+    def check(self, key: str | None = None) -> None:
+        """Refuse a receipt that was changed, was signed by another key, or does not add up.
+
+        Args:
+            key: the public key that must have signed it; without one, that of the file.
+
+        Raises:
+            HeterofedsynError: saying which.
+        """
+        if key is not None and _raw(key) != _raw(self.key):
+            raise HeterofedsynError(
+                f"the receipt was signed with another key ({self.key}) than the one given"
+            )
+        signing = _signing()
+        try:
+            public = signing.Ed25519PublicKey.from_public_bytes(_raw(self.key))
+            signature = base64.b64decode(self.signature, validate=True)
+            public.verify(signature, canonical(self.receipt))
+        except (binascii.Error, ValueError, _invalid_signature()):
+            raise HeterofedsynError(
+                "the signature does not hold: the receipt was changed, or signed with another key"
+            ) from None
+        _add_up(self.receipt)
+
+
+def make_key(path: Path) -> str:
+    """A new signing key in a file that only its owner can read; its public key in base64."""
+    key = _signing().Ed25519PrivateKey.generate()
+    from cryptography.hazmat.primitives import serialization
+
+    text = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+        file.write(text)
+    return _public(key)
+
+
+def issue(
+    settings: SiteSettings, study: Study, consent: Consent, account: Account, *, now: datetime
+) -> SignedReceipt:
+    """A signed record of all that a study was charged for, by the ledger as it is.
+
+    Raises:
+        UsageError: if nothing was charged for it.
+        HeterofedsynError: if the key or a stored answer cannot be read.
+    """
+    plan = study.plan
+    charges = [charged for charged in account.charges if charged.study == study.fingerprint]
+    if not charges:
+        raise UsageError(f"study {study.fingerprint[:12]} got nothing from this site yet")
+    found = [_released(settings.folder, charged) for charged in charges]
+    spent = account.spent_on(study.fingerprint)
+    receipt = Receipt(
+        site=settings.name,
+        study=study.fingerprint,
+        method=plan.method,
+        schema=study.public.fingerprint,
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        conversion=plan.conversion,
+        rho=plan.budget.rho,
+        neighbours="add-or-remove-one",
+        unit=plan.unit or "record",
+        rows_per_unit=plan.rows_per_unit,
+        trust=plan.trust,
+        spent_rho=spent.rho,
+        spent_epsilon=spent.epsilon(plan.delta, plan.conversion),
+        simulated_noise=any(simulated for _, simulated in found),
+        consent_by=consent.who,
+        consent_when=consent.when,
+        releases=tuple(released for released, _ in found),
+        ledger_number=account.number,
+        ledger_head=account.head,
+        issued=now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        software=f"heterofedsyn {__version__}",
+    )
+    key = _read_key(settings.key)
+    signature = base64.b64encode(key.sign(canonical(receipt))).decode()
+    return SignedReceipt(receipt, _public(key), signature)
+
+
+def canonical(receipt: Receipt) -> bytes:
+    """The bytes that are signed: JSON with sorted keys and no spaces, after a fixed line."""
+    return _SIGNED_AS + msgspec.json.encode(receipt, order="sorted")
+
+
+def read_public_key(text: str) -> str:
+    """A public key given in base64, or as the path of a file that holds it.
+
+    Raises:
+        UsageError: if it is neither.
+    """
+    path = Path(text)
+    try:
+        if path.is_file():
+            text = path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        raise UsageError(f"{path}: this is no public key") from None
+    _raw(text)
+    return text
+
+
+def _released(folder: Path, charged: Charged) -> tuple[ReleasedAnswer, bool]:
+    """What a charge paid for, and whether its noise was simulated."""
+    kept = Books.kept_in(folder, charged.query)
+    parts: tuple[ReleasedPart, ...] = ()
+    simulated = False
+    if kept is not None:
+        query, answer = decode(kept.asked, Query), decode(kept.answer, Answer)
+        simulated = answer.simulated
+        parts = tuple(
+            ReleasedPart(
+                kind=str(part.statistic.__struct_config__.tag),
+                attributes=part.statistic.attributes,
+                sensitivity=released.sensitivity,
+                sigma=released.sigma,
+                integers=len(released.data) // 8,
+                rho=released.rho,
+            )
+            for part, released in zip(query.parts, answer.parts, strict=True)
+        )
+    entry = ReleasedAnswer(
+        number=charged.number,
+        when=charged.when,
+        label=charged.label,
+        query=charged.query,
+        rho=charged.rho,
+        answer=None if kept is None else hashlib.sha256(kept.answer).hexdigest(),
+        parts=parts,
+    )
+    return entry, simulated
+
+
+def _add_up(receipt: Receipt) -> None:
+    """Refuse figures that contradict each other, whoever signed them."""
+    spent = together(Budget(released.rho) for released in receipt.releases)
+    dear = [
+        released.number
+        for released in receipt.releases
+        if together(Budget(part.rho) for part in released.parts) > Budget(released.rho)
+    ]
+    if spent.rho != receipt.spent_rho or spent.rho > receipt.rho or dear:
+        raise HeterofedsynError("the signature holds, but the figures of the receipt do not add up")
+
+
+def _raw(key: str) -> bytes:
+    try:
+        found = base64.b64decode(key, validate=True)
+    except (binascii.Error, ValueError):
+        found = b""
+    if len(found) != 32:
+        raise UsageError(f"{key[:60]!r} is no public key: 32 bytes in base64, or a file of them")
+    return found
+
+
+def _public(key: Any) -> str:
+    return base64.b64encode(key.public_key().public_bytes_raw()).decode()
+
+
+def _read_key(path: Path) -> Any:
+    signing = _signing()
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise HeterofedsynError(f"cannot read the signing key {path}: {reason}") from None
+    except (ValueError, TypeError):
+        raise HeterofedsynError(f"{path} is no signing key; restore it") from None
+    if not isinstance(key, signing.Ed25519PrivateKey):
+        raise HeterofedsynError(f"{path} is another kind of key, not Ed25519; restore it")
+    return key
+
+
+def _signing() -> Any:
+    """The library's Ed25519."""
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError:
+        raise UsageError(
+            "signing receipts needs the extra `site`: pip install 'heterofedsyn[site]'"
+        ) from None
+    return ed25519
+
+
+def _invalid_signature() -> type[Exception]:
+    from cryptography.exceptions import InvalidSignature
+
+    return InvalidSignature
