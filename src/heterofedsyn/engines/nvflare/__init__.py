@@ -1,1 +1,1 @@
-"""Messages carried by NVFlare: a controller at the hub, an executor at every site."""
+"""NVFlare carries the messages of a study: a controller at the hub, an executor at every site."""

@@ -1,0 +1,257 @@
+"""`heterofedsyn study ...`: what the coordinator of a federation does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heterofedsyn.cli._options import (
+    ConversionName,
+    Delta,
+    Epsilon,
+    Overwrite,
+    SchemaFile,
+    Settings,
+    read_settings,
+)
+from heterofedsyn.errors import HeterofedsynError, UsageError
+
+if TYPE_CHECKING:
+    from heterofedsyn.engines.nvflare.job import Hub
+    from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress
+
+app = typer.Typer(help="Run a study over a federation of sites.", no_args_is_help=True)
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study (TOML).")]
+Kit = Annotated[
+    Path,
+    typer.Option(metavar="DIR", help="Your startup kit: the folder that provisioning made."),
+]
+User = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Who you are; as the kit says unless given.")
+]
+
+
+@app.command()
+def new(
+    schema: SchemaFile,
+    site: Annotated[
+        list[str],
+        typer.Option(metavar="NAME", help="A site, as the federation names it; once per site."),
+    ],
+    epsilon: Epsilon,
+    delta: Delta,
+    out: Annotated[Path, typer.Option(help="The study (TOML), to be sent to every steward.")],
+    quorum: Annotated[
+        int | None,
+        typer.Option(help="Sites that must answer every round; all of them unless given."),
+    ] = None,
+    patience: Annotated[
+        float,
+        typer.Option(help="Seconds a round may take at a site, beyond what its noise needs."),
+    ] = 60.0,
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="How to synthesize; see `simulate --help`.")
+    ] = "wavetree",
+    setting: Settings = None,
+    conversion: ConversionName = "tight",
+    unit: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column that identifies a person, at every site."),
+    ] = None,
+    max_rows_per_unit: Annotated[
+        int | None,
+        typer.Option(help="Rows of one person that count; needs --unit, 1 unless given."),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
+    ] = False,
+) -> None:
+    """Write a study: schema, guarantee, method, sites and how long to wait.
+
+    Every steward gets the same file and approves it by its fingerprint.
+    """
+    import secrets
+    import tomllib
+
+    from heterofedsyn.cli._show import count, note
+    from heterofedsyn.hub import make_method
+    from heterofedsyn.hub.method import settings_of
+    from heterofedsyn.protocol import Plan, Study
+    from heterofedsyn.schema import Schema
+
+    if max_rows_per_unit is not None and unit is None:
+        raise UsageError("--max-rows-per-unit needs --unit, the column that identifies a person")
+    if out.exists() and not overwrite:
+        raise UsageError(f"{out} exists already; pass --overwrite or name another file")
+    chosen = make_method(method, read_settings(setting))
+    if chosen.pools:
+        raise UsageError(f"method {method!r} needs all rows in one place; it can only be simulated")
+    public = Schema.load(schema)
+    plan = Plan(
+        schema=chosen.encoding(public).fingerprint,
+        epsilon=epsilon,
+        delta=delta,
+        conversion=conversion,
+        sites=tuple(site),
+        unit=unit,
+        rows_per_unit=1 if max_rows_per_unit is None else max_rows_per_unit,
+        method=chosen.name,
+        settings=settings_of(chosen),
+        seed=secrets.randbits(62),
+    )
+    study = Study(
+        plan=plan,
+        schema=tomllib.loads(public.to_toml()),
+        quorum=len(site) if quorum is None else quorum,
+        patience=patience,
+    )
+    study.save(out)
+    needed = f"{study.quorum} of {count(len(site), 'site')} must answer every round"
+    note(f"study in {out}; {needed}; send it to every steward")
+    print(study.fingerprint)
+
+
+@app.command()
+def package(
+    study: StudyFile,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the NVFlare job.")],
+) -> None:
+    """Write the NVFlare job, which has no code in it, and what server and sites must allow.
+
+    The classes come with the installed package; `study run` submits the same job.
+    """
+    from heterofedsyn._files import check_place
+    from heterofedsyn.cli._show import note
+    from heterofedsyn.engines.nvflare.job import AUTHORIZATION, CONTROLLER, EXECUTOR, write_job
+    from heterofedsyn.protocol import Study
+
+    if out.exists():
+        raise UsageError(f"{out} exists already; name a new folder")
+    check_place(out)
+    write_job(Study.load(study), out)
+    note(f"job in {out}")
+    print("server, class_allow_list of local/resources.json:")
+    print(json.dumps([CONTROLLER], indent=1))
+    print("every site, class_allow_list of local/resources.json, and nothing else in it:")
+    print(json.dumps([EXECUTOR], indent=1))
+    print("every site, local/authorization.json:")
+    print(json.dumps(AUTHORIZATION, indent=1))
+
+
+@app.command()
+def run(
+    study: StudyFile,
+    kit: Kit,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the release.")],
+    user: User = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Continue from the last finished round; no site pays twice."),
+    ] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Run a study over the federation and write its release.
+
+    Shows every round: who answered, and who refused with which of four reasons.
+    """
+    from heterofedsyn.cli._show import count, guarantee, note
+    from heterofedsyn.cli.report import write_report
+    from heterofedsyn.engines.nvflare.job import connect, copy_release
+    from heterofedsyn.engines.nvflare.progress import State
+    from heterofedsyn.hub.release import check_target, load
+    from heterofedsyn.protocol import Study
+
+    found = Study.load(study)
+    check_target(out, overwrite=overwrite)
+    with connect(kit, user) as hub:
+        shown = _Shown()
+        job = hub.submit(found, resume=resume)
+        note(
+            f"study {found.fingerprint[:12]} over {count(len(found.plan.sites), 'site')}, job {job}"
+        )
+        status = hub.watch(job, shown.show)
+        with hub.result(job) as (progress, folder):
+            if progress is None:
+                raise HeterofedsynError(f"the job ended as {status} before the study began")
+            shown.show(progress)
+            if progress.state is not State.DONE:
+                kind = UsageError if progress.wrong_use else HeterofedsynError
+                raise kind(progress.message or f"the job ended as {status}")
+            copy_release(folder, out)
+    write_report(out)
+    release = load(out)
+    print(f"release in {out}: {count(release.run.noisy_total, 'synthetic row')}")
+    print(f"guarantee: {guarantee(release.privacy)}")
+    for remark in release.run.remarks:
+        print(f"remark: {remark}")
+
+
+@app.command()
+def status(
+    study: StudyFile,
+    kit: Kit,
+    user: User = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """How far a study is: rounds, sites that answered, refusals."""
+    import msgspec
+
+    from heterofedsyn.engines.nvflare.job import connect
+    from heterofedsyn.protocol import Study
+
+    found = Study.load(study)
+    with connect(kit, user) as hub:
+        job = hub.latest(found)
+        if job is None:
+            raise UsageError(f"the federation knows no job of {study}; start it with `study run`")
+        state = hub.status(job)
+        progress = _progress(hub, job, state)
+    if as_json:
+        rounds = msgspec.to_builtins(progress) if progress else None
+        print(json.dumps({"job": job, "status": state, "progress": rounds}, indent=1))
+        return
+    print(f"job {job}: {state}")
+    for done in progress.rounds if progress else ():
+        print(_line(done))
+    if progress:
+        print(f"{progress.state}{': ' if progress.message else ''}{progress.message}")
+
+
+def _progress(hub: Hub, job: str, state: str) -> Progress | None:
+    """How far a job is, or was when it ended."""
+    if not state.startswith("FINISHED"):
+        return hub.running(job)
+    with hub.result(job) as (progress, _):
+        return progress
+
+
+class _Shown:
+    """Shows every round once when it is finished, and every absence as soon as it is known."""
+
+    def __init__(self) -> None:
+        self._rounds: set[int] = set()
+
+    def show(self, progress: Progress) -> None:
+        from heterofedsyn.cli._show import note
+
+        for found in progress.rounds:
+            if found.finished and found.round not in self._rounds:
+                self._rounds.add(found.round)
+                note(_line(found))
+
+
+def _line(found: RoundProgress) -> str:
+    from heterofedsyn.cli._show import count, size
+
+    if found.resumed:
+        return f"  round {found.round}: {found.label}, from the journal"
+    text = (
+        f"  round {found.round}: {found.label}, {count(found.parts, 'release')}, "
+        f"{len(found.answered)} of {count(len(found.asked), 'site')} answered, "
+        f"{size(sum(found.received.values()))}, {found.seconds:.1f} s"
+    )
+    return "; ".join([text, *(f"{absence.site} {absence.reason}" for absence in found.absent)])

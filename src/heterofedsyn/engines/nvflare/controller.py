@@ -1,0 +1,248 @@
+"""The hub's end of NVFlare: it runs the study, carries its queries and writes its release."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import msgspec
+from nvflare.apis.client import Client
+from nvflare.apis.controller_spec import ClientTask, Task
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.shareable import Shareable
+from nvflare.apis.signal import Signal
+from nvflare.apis.workspace import Workspace
+
+from heterofedsyn._files import file_written_whole
+from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress, State
+from heterofedsyn.engines.nvflare.task import (
+    ANSWER,
+    PROGRESS,
+    PROGRESS_FILE,
+    QUERY,
+    REASON,
+    RELEASE,
+    RESULT,
+    SECONDS,
+    STUDY_FILE,
+    TASK,
+)
+from heterofedsyn.errors import HeterofedsynError, ProtocolError, UsageError
+from heterofedsyn.hub import Absence, Release, conduct
+from heterofedsyn.hub.journal import Journal
+from heterofedsyn.hub.rounds import NO_ANSWER, Reply
+from heterofedsyn.protocol import Answer, Query, Study, decode, encode
+from heterofedsyn.site.agent import Reason
+
+HUB = "HETEROFEDSYN_HUB"
+"""Environment variable of the server that names the folder of journals and releases."""
+
+NOISE_SECONDS = 25e-6
+"""That a site needs to draw one integer; twice as much is allowed."""
+
+
+class StudyController(Controller):  # type: ignore[misc]
+    """Runs one study over the sites of its plan.
+
+    Args:
+        study: the study file's text.
+        resume: continue from the rounds that are kept from an earlier job.
+    """
+
+    def __init__(self, study: str, resume: bool = False) -> None:
+        super().__init__(task_check_period=0.1)
+        self._text = study
+        self._resume = resume
+        self._turn = Lock()
+        self._progress = Progress(study="")
+        self._result: Path | None = None
+
+    def start_controller(self, fl_ctx: FLContext) -> None:
+        """Let a coordinator ask for progress."""
+        fl_ctx.get_engine().register_app_command(PROGRESS, self._tell)
+
+    def stop_controller(self, fl_ctx: FLContext) -> None:
+        """There is nothing to stop: rounds are on the disk as soon as they are finished."""
+
+    def process_result_of_unknown_task(
+        self,
+        client: Client,
+        task_name: str,
+        client_task_id: str,
+        result: Shareable,
+        fl_ctx: FLContext,
+    ) -> None:
+        """A late answer is ignored; at the site it stays paid for."""
+        self.log_info(fl_ctx, f"an answer of {client.name} came too late and is ignored")
+
+    def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        """The whole study."""
+        workspace: Workspace = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT)
+        hub = Path(os.environ.get(HUB) or Path(workspace.get_root_dir()) / RESULT)
+        self._result = Path(workspace.get_run_dir(fl_ctx.get_job_id())) / RESULT
+        try:
+            self._result.mkdir(exist_ok=True)
+            (self._result / STUDY_FILE).write_text(self._text, "utf-8")
+            study = Study.load(self._result / STUDY_FILE)
+            self._note(Progress(study=study.fingerprint))
+            folder = hub / study.fingerprint
+            make = Journal.open if self._resume else Journal.create
+            rounds = _Watched(make(folder / "rounds", study), self)
+
+            def carry(query: Query, asked: tuple[str, ...]) -> Sequence[Reply]:
+                return self._carry(query, asked, study, abort_signal, fl_ctx)
+
+            release = conduct(study, rounds, carry)
+            self._save(release, folder)
+        except _Aborted:
+            self._stop("the job was stopped; continue with --resume", False, fl_ctx)
+        except HeterofedsynError as error:
+            self._stop(str(error), isinstance(error, UsageError), fl_ctx)
+        except Exception as error:
+            self._stop(f"unexpected {type(error).__name__}; see the server's log", False, fl_ctx)
+            raise
+        else:
+            self._note(msgspec.structs.replace(self._progress, state=State.DONE))
+
+    def finished(self, query: Query, replies: Sequence[Reply], *, resumed: bool) -> None:
+        """Note a finished round."""
+        number = query.number + 1
+        known = next((found for found in self._progress.rounds if found.round == number), None)
+        absent = tuple(reply for reply in replies if isinstance(reply, Absence))
+        answered = tuple(reply.site for reply in replies if isinstance(reply, Answer))
+        found = known or RoundProgress(
+            round=number,
+            label=query.label,
+            parts=len(query.parts),
+            asked=tuple(reply.site for reply in replies),
+            resumed=resumed,
+        )
+        found = msgspec.structs.replace(found, answered=answered, absent=absent, finished=True)
+        self._note(self._progress.with_round(found))
+
+    def _carry(
+        self,
+        query: Query,
+        asked: tuple[str, ...],
+        study: Study,
+        abort_signal: Signal,
+        fl_ctx: FLContext,
+    ) -> list[Reply]:
+        """Ask sites and wait for all of them, at most as long as the plan lets a round take."""
+        integers = sum(part.statistic.integers(study.encoding.domain) for part in query.parts)
+        seconds = study.patience + 2 * NOISE_SECONDS * integers
+        message = encode(query)
+        begun = time.monotonic()
+        state = RoundProgress(
+            round=query.number + 1,
+            label=query.label,
+            parts=len(query.parts),
+            asked=asked,
+            sent=len(message),
+        )
+        self._note(self._progress.with_round(state))
+        replies: dict[str, Reply] = {}
+        received: dict[str, int] = {}
+
+        def take(client_task: ClientTask, fl_ctx: FLContext) -> None:
+            site = client_task.client.name
+            answer = client_task.result.get(ANSWER)
+            reply = read_reply(site, client_task.result)
+            replies[site] = reply
+            if isinstance(reply, Answer):
+                received[site] = len(answer)
+            self._note(
+                self._progress.with_round(
+                    msgspec.structs.replace(
+                        state,
+                        answered=tuple(s for s, r in replies.items() if isinstance(r, Answer)),
+                        absent=tuple(r for r in replies.values() if isinstance(r, Absence)),
+                        seconds=time.monotonic() - begun,
+                        received=dict(received),
+                    )
+                )
+            )
+
+        data = Shareable()
+        data[QUERY], data[SECONDS] = message, float(seconds)
+        task = Task(name=TASK, data=data, timeout=math.ceil(seconds), result_received_cb=take)
+        self.broadcast_and_wait(
+            task, fl_ctx, targets=list(asked), min_responses=0, abort_signal=abort_signal
+        )
+        if abort_signal.triggered:
+            raise _Aborted
+        return [replies.get(site, Absence(site, NO_ANSWER)) for site in asked]
+
+    def _save(self, release: Release, folder: Path) -> None:
+        release.save(folder / RELEASE, overwrite=True)
+        if self._result is not None:
+            release.save(self._result / RELEASE, overwrite=True)
+
+    def _stop(self, message: str, wrong_use: bool, fl_ctx: FLContext) -> None:
+        self._note(
+            msgspec.structs.replace(
+                self._progress, state=State.STOPPED, message=message, wrong_use=wrong_use
+            )
+        )
+        self.system_panic(message, fl_ctx)
+
+    def _note(self, progress: Progress) -> None:
+        with self._turn:
+            self._progress = progress
+            if self._result is not None:
+                with file_written_whole(self._result / PROGRESS_FILE) as partial:
+                    partial.write_bytes(msgspec.json.encode(progress))
+
+    def _tell(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.to_builtins(self._progress)
+        return found
+
+
+def read_reply(site: str, result: Shareable) -> Reply:
+    """What a site's result says; nothing in it is believed but the answer and four reasons."""
+    if result.get_return_code() != ReturnCode.OK:
+        return _refusal(site, Reason.UNAVAILABLE)
+    answer, reason = result.get(ANSWER), result.get(REASON)
+    if reason is not None:
+        known = reason in [*Reason] if isinstance(reason, str) else False
+        return _refusal(site, Reason(reason) if known else Reason.UNAVAILABLE)
+    try:
+        found = decode(answer, Answer) if isinstance(answer, bytes) else None
+    except ProtocolError:
+        found = None
+    if found is None:
+        return Absence(site, "sent something else than an answer")
+    return found if found.site == site else Absence(site, "answered for another site")
+
+
+def _refusal(site: str, reason: Reason) -> Absence:
+    return Absence(site, f"refused ({reason})")
+
+
+class _Aborted(Exception):
+    """NVFlare was told to end the job."""
+
+
+class _Watched:
+    """A journal that tells the controller of every finished round."""
+
+    def __init__(self, journal: Journal, controller: StudyController) -> None:
+        self._journal = journal
+        self._controller = controller
+
+    def find(self, query: Query) -> tuple[Reply, ...] | None:
+        found = self._journal.find(query)
+        if found is not None:
+            self._controller.finished(query, found, resumed=True)
+        return found
+
+    def keep(self, query: Query, replies: Sequence[Reply]) -> None:
+        self._journal.keep(query, replies)
+        self._controller.finished(query, replies, resumed=False)

@@ -1,0 +1,211 @@
+"""The job of a study, without code of its own, and the session in which it is submitted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from heterofedsyn._files import written_whole
+from heterofedsyn.engines.nvflare.progress import Progress
+from heterofedsyn.engines.nvflare.task import PROGRESS, PROGRESS_FILE, RELEASE, RESULT, TASK
+from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.protocol import Study
+
+CONTROLLER = "heterofedsyn.engines.nvflare.controller.StudyController"
+"""What the server's allow list must name."""
+
+EXECUTOR = "heterofedsyn.engines.nvflare.executor.AgentExecutor"
+"""What a site's allow list must name; it needs nothing else."""
+
+AUTHORIZATION = {
+    "format_version": "1.0",
+    "permissions": {
+        role: {
+            "submit_job": "any",
+            "clone_job": "none",
+            "manage_job": "any",
+            "download_job": "any",
+            "view": "any",
+            "operate": "none",
+            "shell_commands": "none",
+            "byoc": "none",
+        }
+        for role in ("project_admin", "lead")
+    },
+}
+"""A site's `local/authorization.json`: jobs may come, code and shell commands may not."""
+
+_MOST_SECONDS = 20.0
+_LOOK_AGAIN = 1.0
+
+
+class EngineError(HeterofedsynError):
+    """NVFlare did not do what it was asked."""
+
+
+def write_job(study: Study, folder: Path, *, resume: bool = False) -> Path:
+    """Write the job of a study: configuration only, for its own sites only."""
+    meta = {
+        "name": f"heterofedsyn-{study.fingerprint[:12]}",
+        "resource_spec": {},
+        "deploy_map": {"server": ["server"], "site": list(study.plan.sites)},
+        "min_clients": study.quorum,
+    }
+    server = {
+        "format_version": 2,
+        "workflows": [
+            {
+                "id": "study",
+                "path": CONTROLLER,
+                "args": {"study": study.to_toml(), "resume": resume},
+            }
+        ],
+        "components": [],
+        "task_data_filters": [],
+        "task_result_filters": [],
+    }
+    site = {
+        "format_version": 2,
+        "executors": [{"tasks": [TASK], "executor": {"path": EXECUTOR, "args": {}}}],
+        "components": [],
+        "task_data_filters": [],
+        "task_result_filters": [],
+    }
+    with written_whole(folder) as partial:
+        (partial / "meta.json").write_text(_text(meta), "utf-8")
+        for app, name, config in (
+            ("server", "config_fed_server.json", server),
+            ("site", "config_fed_client.json", site),
+        ):
+            place = partial / app / "config"
+            place.mkdir(parents=True)
+            (place / name).write_text(_text(config), "utf-8")
+    return folder
+
+
+class Hub:
+    """A coordinator's session with the server of a federation."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def submit(self, study: Study, *, resume: bool) -> str:
+        """Submit the study; the number of its job comes back."""
+        with tempfile.TemporaryDirectory() as scratch, _plain("submit the study"):
+            job = write_job(
+                study, Path(scratch) / f"heterofedsyn-{study.fingerprint[:12]}", resume=resume
+            )
+            found: str = self._session.submit_job(str(job))
+            return found
+
+    def latest(self, study: Study) -> str | None:
+        """The newest job of a study."""
+        name = f"heterofedsyn-{study.fingerprint[:12]}"
+        with _plain("list the jobs"):
+            jobs = [job for job in self._session.list_jobs() if job.get("job_name") == name]
+        jobs.sort(key=lambda job: str(job.get("submit_time")))
+        return str(jobs[-1]["job_id"]) if jobs else None
+
+    def status(self, job: str) -> str:
+        """What NVFlare says of a job, such as RUNNING or FINISHED:COMPLETED."""
+        with _plain("ask for the job"):
+            return str(self._session.get_job_meta(job).get("status"))
+
+    def running(self, job: str) -> Progress | None:
+        """How far a running job is; nothing before it runs or when it does not say."""
+        try:
+            found = self._session.do_app_command(job, PROGRESS, {})
+            return msgspec.convert(found, Progress)
+        except Exception:  # it has not begun, or has just ended: what it wrote tells
+            return None
+
+    def watch(self, job: str, see: Callable[[Progress], None]) -> str:
+        """Wait until a job ends, and show its progress; its last status comes back."""
+        while True:
+            status = self.status(job)
+            if status.startswith(("FINISHED", "ABORTED", "FAILED", "ABANDONED")):
+                return status
+            progress = self.running(job)
+            if progress is not None:
+                see(progress)
+            time.sleep(_LOOK_AGAIN)
+
+    @contextmanager
+    def result(self, job: str) -> Iterator[tuple[Progress | None, Path]]:
+        """What a finished job left: its progress and the folder of its release."""
+        with tempfile.TemporaryDirectory() as scratch:
+            with _plain("fetch the result"):
+                place = Path(self._session.download_job_result(job, scratch))
+            found = next(place.rglob(f"{RESULT}/{PROGRESS_FILE}"), None)
+            if found is None:
+                yield None, place
+                return
+            progress = msgspec.json.decode(found.read_bytes(), type=Progress)
+            yield progress, found.parent / RELEASE
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.close()
+
+
+@contextmanager
+def connect(kit: Path, user: str | None = None) -> Iterator[Hub]:
+    """A secure session with the startup kit of an administrator of the federation.
+
+    Args:
+        user: who it is; as the kit says unless given.
+    """
+    try:
+        from nvflare.fuel.flare_api.flare_api import new_secure_session
+    except ImportError:
+        raise UsageError(
+            "this needs the extra `nvflare`: pip install 'heterofedsyn[nvflare]'"
+        ) from None
+    settings = kit / "startup" / "fed_admin.json"
+    try:
+        stated = json.loads(settings.read_text("utf-8"))["admin"].get("username")
+    except (OSError, ValueError, KeyError, AttributeError):
+        raise UsageError(
+            f"{kit} is no administrator's kit: it has no startup/fed_admin.json; name the folder "
+            "that provisioning made for you"
+        ) from None
+    who = user or stated
+    if not who:
+        raise UsageError("the kit does not say whose it is; name the user with --user")
+    with _plain("reach the server"):
+        hub = Hub(new_secure_session(who, str(kit), timeout=_MOST_SECONDS))
+    try:
+        yield hub
+    finally:
+        hub.close()
+
+
+@contextmanager
+def _plain(what: str) -> Iterator[None]:
+    """NVFlare's errors as one line."""
+    try:
+        yield
+    except HeterofedsynError:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise EngineError(f"NVFlare cannot {what}: {text}") from None
+
+
+def copy_release(found: Path, out: Path) -> None:
+    """The release of a result in its place, whole."""
+    with written_whole(out) as partial:
+        for path in found.iterdir():
+            shutil.copyfile(path, partial / path.name)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, indent=1) + "\n"
