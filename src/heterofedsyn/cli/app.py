@@ -15,7 +15,18 @@ from typing import Annotated, Any
 import typer
 
 from heterofedsyn import __version__
-from heterofedsyn.cli import bench, demo, evaluate, plan, report, sample, schema, simulate, site
+from heterofedsyn.cli import (
+    bench,
+    demo,
+    evaluate,
+    plan,
+    report,
+    sample,
+    schema,
+    simulate,
+    site,
+    study,
+)
 from heterofedsyn.errors import HeterofedsynError, HeterofedsynWarning
 
 _STOPPED = "stopped before the end; nothing half-written is left"
@@ -37,6 +48,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("report")(report.report)
 app.add_typer(schema.app, name="schema")
 app.add_typer(site.app, name="site")
+app.add_typer(study.app, name="study")
 app.add_typer(bench.app, name="bench")
 
 
