@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
+import pwd
 import signal
 import stat
 import sys
@@ -84,6 +84,7 @@ def init(
     """
     from heterofedsyn._files import check_place
     from heterofedsyn.cli._show import note
+    from heterofedsyn.site.founding import found_site
     from heterofedsyn.site.settings import SiteSettings, group_of
 
     check_place(folder)
@@ -116,12 +117,8 @@ def init(
         unit=unit,
     )
     _ = settings.askers, settings.group_id  # refuse what they refuse
-    if os.path.lexists(anchor):
-        raise UsageError(f"{anchor} exists already; an anchor is never replaced: name another file")
-    if not anchor.parent.is_dir():
-        raise UsageError(f"there is no folder {anchor.parent} for the anchor; make it first")
     checked = _check_rows(settings, settings.public, unit, 1)
-    key = _write_site(settings)
+    key = found_site(settings)
     _steward.show_misfits(checked)
     note(f"site {name!r} in {place}; the key of its receipts: {key}")
     note(
@@ -483,31 +480,6 @@ class _Answers:
             )
 
 
-def _write_site(settings: SiteSettings) -> str:
-    """The folder of a new site and its anchor, all of it or nothing; the public key."""
-    from heterofedsyn._files import written_whole
-    from heterofedsyn.site.books import Books
-    from heterofedsyn.site.receipt import make_key
-    from heterofedsyn.site.settings import SETTINGS
-
-    anchored = False
-    try:
-        with written_whole(settings.folder) as partial:
-            partial.chmod(0o700)
-            (partial / SETTINGS).write_text(settings.to_toml(), "utf-8")
-            for inner in ("studies", "receipts"):
-                (partial / inner).mkdir(mode=0o700)
-            key = make_key(partial / "key.pem")
-            (partial / "key.pub").write_text(f"{key}\n", "ascii")
-            Books.create(partial, settings.anchor)
-            anchored = True
-    except BaseException:
-        if anchored:
-            settings.anchor.unlink(missing_ok=True)
-        raise
-    return key
-
-
 def _load_study(path: Path) -> Study:
     from heterofedsyn.protocol.study import Study
 
@@ -564,7 +536,11 @@ def _log(text: str) -> None:
 
 
 def _user() -> str:
-    return getpass.getuser()
+    """The user's name by the operating system, which no environment variable can change."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"user {os.geteuid()}"
 
 
 def _now() -> datetime:

@@ -1,0 +1,512 @@
+"""The agent's socket: who may ask, and that nobody who asks can harm the others."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heterofedsyn.errors import UsageError
+from heterofedsyn.protocol import Answer, decode
+from heterofedsyn.site.agent import Agent, Reason, Refused
+from heterofedsyn.site.books import Books
+from heterofedsyn.site.service import MOST_CONNECTIONS, Answering, Service, ask
+from heterofedsyn.site.settings import SiteSettings
+from heterofedsyn.site.site import MOST_QUERY_BYTES
+from site_support import approved_study, make_message, make_settings, make_site
+from support import categories
+
+LENGTH = struct.Struct(">Q")
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="other users need root: run as root")
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder with a short path, since that of a socket is limited."""
+    folder = Path(tempfile.mkdtemp(prefix="hfs-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+class Echo:
+    """Says back what it hears, once it may."""
+
+    def __init__(self, times: int = 1) -> None:
+        self.free = threading.Event()
+        self.free.set()
+        self.times = times
+
+    def answer(self, message: bytes) -> bytes:
+        if message == b"fail":
+            raise ValueError("the secret value of a record")
+        self.free.wait(30)
+        return message * self.times
+
+
+@contextmanager
+def serving(
+    agent: Answering,
+    settings: SiteSettings,
+    log: Callable[[str], None] = lambda line: None,
+    seconds: float = 30.0,
+) -> Iterator[Service]:
+    """A service in a thread of its own; stopped, and found to have stopped, at the end."""
+    with Service(agent, settings, log=log, request_seconds=seconds) as service:
+        thread = threading.Thread(target=service.run)
+        thread.start()
+        try:
+            yield service
+        finally:
+            service.stop()
+            thread.join(30)
+            assert not thread.is_alive()
+            assert not settings.socket.exists()
+
+
+@contextmanager
+def connected(settings: SiteSettings) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(10)
+        connection.connect(str(settings.socket))
+        yield connection
+
+
+def reason_of(settings: SiteSettings, message: bytes, timeout: float = 10.0) -> Reason:
+    with pytest.raises(Refused) as refused:
+        ask(settings.socket, message, timeout)
+    return refused.value.reason
+
+
+def until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not come to be in time"
+        time.sleep(0.01)
+
+
+# WHO MAY ASK
+
+
+def test_folder_and_socket_have_exactly_the_modes_that_let_the_group_in(place: Path) -> None:
+    settings = make_settings(place, group="2" if os.geteuid() == 0 else str(os.getegid()))
+    former = os.umask(0)
+    try:
+        with serving(Echo(), settings):
+            folder, at = settings.socket.parent.lstat(), settings.socket.lstat()
+            assert stat.S_IMODE(folder.st_mode) == 0o750
+            assert stat.S_IMODE(at.st_mode) == 0o660
+            for found in (folder, at):
+                assert (found.st_uid, found.st_gid) == (os.geteuid(), settings.group_id)
+        assert os.umask(0) == 0, "the mask of the process is as it was"
+    finally:
+        os.umask(former)
+
+
+def test_a_folder_with_anything_else_in_it_is_not_taken(place: Path) -> None:
+    settings = make_settings(place)
+    settings.socket.parent.mkdir(mode=0o755)
+    (settings.socket.parent / "other").touch()
+    with pytest.raises(UsageError, match="nothing but the socket"), serving(Echo(), settings):
+        pass
+    assert stat.S_IMODE(settings.socket.parent.stat().st_mode) == 0o755
+    assert [path.name for path in settings.socket.parent.iterdir()] == ["other"]
+
+
+def test_a_socket_that_a_killed_agent_left_is_replaced(place: Path) -> None:
+    settings = make_settings(place)
+    settings.socket.parent.mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
+        left.bind(str(settings.socket))
+    with serving(Echo(), settings):
+        assert ask(settings.socket, b"there?", 10) == b"there?"
+
+
+def test_anything_but_a_socket_is_left_alone(place: Path) -> None:
+    settings = make_settings(place)
+    settings.socket.parent.mkdir()
+    settings.socket.write_text("precious")
+    with pytest.raises(UsageError, match="no socket"), serving(Echo(), settings):
+        pass
+    assert settings.socket.read_text() == "precious"
+
+
+def test_a_second_service_at_the_same_socket_refuses_and_harms_nobody(place: Path) -> None:
+    settings = make_settings(place)
+    with serving(Echo(), settings):
+        with pytest.raises(UsageError, match="another agent answers"), serving(Echo(), settings):
+            pass
+        assert ask(settings.socket, b"still there?", 10) == b"still there?"
+
+
+AS_USER = """
+import os, sys
+import numba, opendp.prelude, pyarrow.csv, typer, rich.table, rich.console
+import cryptography.hazmat.primitives.serialization
+from pathlib import Path
+import heterofedsyn.cli.app, heterofedsyn.cli.site, heterofedsyn.cli._show
+import heterofedsyn.hub.preview
+import heterofedsyn.site.agent, heterofedsyn.site.founding, heterofedsyn.sources.csv_file
+from heterofedsyn.site.service import Refused, ask
+user, group, shared = (int(word) for word in sys.argv[1:4])
+os.setgroups([shared])
+os.setgid(group)
+os.setuid(user)
+if sys.argv[4] == "ask":
+    try:
+        sys.stdout.buffer.write(ask(Path(sys.argv[5]), sys.stdin.buffer.read(), 60))
+    except Refused as refused:
+        sys.exit(f"{refused.reason}: {refused}")
+else:
+    sys.argv[1:] = sys.argv[4:]
+    heterofedsyn.cli.app.main()
+"""
+"""Imports as root, since other users may not be able to read where the package is."""
+
+AGENT, ENGINE, STRANGER, SHARED = 1, 65534, 2, 65533
+
+
+def as_user(user: int, *words: str | Path, shared: int = SHARED) -> list[str]:
+    return [sys.executable, "-c", AS_USER, str(user), str(user), str(shared), *map(str, words)]
+
+
+@root_only
+@pytest.mark.thorough
+def test_the_engine_of_another_user_is_answered_and_a_stranger_is_not(place: Path) -> None:
+    place.chmod(0o755)
+    for name, user in (("home", AGENT), ("vault", AGENT)):
+        (place / name).mkdir(mode=0o755)
+        os.chown(place / name, user, user)
+    settings = make_settings(
+        place, folder=place / "home" / "site", engine=str(ENGINE), group=str(SHARED)
+    )
+    os.chown(settings.source, AGENT, AGENT)
+    settings.source.chmod(0o600)
+    run_folder = settings.socket.parent
+    run_folder.mkdir()
+    os.chown(run_folder, AGENT, AGENT)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(place / "cache"), "HOME": str(place)}
+    (place / "cache").mkdir(mode=0o777)
+    (place / "cache").chmod(0o777)
+    where = ["--folder", settings.folder]
+    made = subprocess.run(
+        as_user(
+            AGENT,
+            *["site", "init", *where, "--schema", settings.schema, "--data", settings.source],
+            *["--name", "elmwood", "--epsilon", "3", "--delta", "1e-9", "--study-epsilon", "1"],
+            *["--anchor", settings.anchor, "--socket", settings.socket],
+            *["--engine", str(ENGINE), "--group", str(SHARED)],
+        ),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    found = settings.folder.stat()
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (AGENT, 0o700)
+    study = approved_study(settings)
+    for path in (settings.studies / study.fingerprint).rglob("*"):
+        os.chown(path, AGENT, AGENT)
+    os.chown(settings.studies / study.fingerprint, AGENT, AGENT)
+    message = make_message(study, 1, 0.5)
+    agent = subprocess.Popen(
+        as_user(AGENT, "site", "serve", *where), env=environment, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        until(settings.socket.exists)
+        at = settings.socket.lstat()
+        assert (at.st_uid, at.st_gid, stat.S_IMODE(at.st_mode)) == (AGENT, SHARED, 0o660)
+        folder = run_folder.lstat()
+        assert (folder.st_uid, folder.st_gid) == (AGENT, SHARED)
+        assert stat.S_IMODE(folder.st_mode) == 0o750
+
+        def speak(user: int, shared: int) -> subprocess.CompletedProcess[bytes]:
+            words = as_user(user, "ask", settings.socket, shared=shared)
+            return subprocess.run(
+                words, input=message, env=environment, capture_output=True, check=False
+            )
+
+        # Outside of the group the kernel stops it; within, the agent does, by its user number.
+        outside, inside = speak(STRANGER, STRANGER), speak(STRANGER, SHARED)
+        for refused in (outside, inside):
+            assert refused.returncode == 1
+            assert refused.stderr.startswith(b"unavailable")
+            assert refused.stdout == b""
+        assert b"Permission denied" in outside.stderr
+        answered = speak(ENGINE, SHARED)
+        assert answered.returncode == 0, answered.stderr
+        answer = decode(answered.stdout, Answer)
+        assert (answer.site, answer.simulated) == ("elmwood", False)
+        for secret in (settings.folder / "ledger", settings.source):
+            peep = subprocess.run(
+                ["cat", secret],
+                user=ENGINE,
+                group=SHARED,
+                extra_groups=[],
+                capture_output=True,
+                check=False,
+            )
+            assert peep.returncode != 0
+            assert b"Permission denied" in peep.stderr
+    finally:
+        agent.terminate()
+        _, said = agent.communicate(timeout=60)
+    assert agent.returncode == 0, said
+    assert not settings.socket.exists()
+    assert f"refused a connection of user {STRANGER}" in said
+    assert "answered 'question 1'" in said
+    account = Books.read(settings.folder, settings.anchor)
+    assert [charged.label for charged in account.charges] == ["question 1"]
+
+
+# WHAT THEY CAN DO
+
+
+def test_fifty_queries_at_once_are_answered_until_the_cap_and_refused_beyond_it(
+    place: Path,
+) -> None:
+    settings = make_site(place, study_epsilon=3.0)
+    study = approved_study(settings, epsilon=3.0)
+    share = 1 / 32
+    messages = [make_message(study, number, share) for number in range(50)]
+    with (
+        Books.open(settings.folder, settings.anchor) as books,
+        serving(Agent(settings, books, log=lambda line: None), settings),
+        ThreadPoolExecutor(50) as pool,
+    ):
+
+        def outcome(message: bytes) -> bytes | Reason:
+            try:
+                return ask(settings.socket, message, 60)
+            except Refused as refused:
+                return refused.reason
+
+        found = list(pool.map(outcome, messages))
+        again = list(pool.map(outcome, messages))
+    answered = [answer for answer in found if isinstance(answer, bytes)]
+    assert len(answered) == 32
+    assert set(found) - set(answered) == {Reason.OVER_THE_CAP}
+    assert again == found, "what was answered is answered alike, and the rest is refused again"
+    assert len({decode(answer, Answer).query for answer in answered}) == 32
+    account = Books.read(settings.folder, settings.anchor)
+    assert len(account.charges) == 32
+    assert 0.999 * settings.cap.rho < account.spent.rho <= settings.cap.rho
+
+
+def test_garbage_is_refused_and_harms_nobody(place: Path) -> None:
+    settings = make_site(place)
+    study = approved_study(settings)
+    rng = np.random.default_rng(1)
+    with (
+        Books.open(settings.folder, settings.anchor) as books,
+        serving(Agent(settings, books, log=lambda line: None), settings),
+    ):
+        for _ in range(100):
+            assert reason_of(settings, rng.bytes(int(rng.integers(1, 300)))) == Reason.MALFORMED
+        for length in (0, MOST_QUERY_BYTES + 1, 2**63, 2**64 - 1):
+            with connected(settings) as connection:
+                connection.sendall(LENGTH.pack(length))
+                assert connection.recv(9) == bytes([3]) + LENGTH.pack(0)
+                assert connection.recv(1) == b""
+        assert reason_of(settings, b"x" * (MOST_QUERY_BYTES + 1)) == Reason.MALFORMED
+        for part in (b"", b"\0\0", LENGTH.pack(100), LENGTH.pack(100) + b"only this"):
+            with connected(settings) as connection:
+                connection.sendall(part)
+        answer = ask(settings.socket, make_message(study, 1, 0.1), 10)
+        assert decode(answer, Answer).site == "elmwood"
+    assert len(Books.read(settings.folder, settings.anchor).charges) == 1
+
+
+def test_half_open_connections_end_and_do_not_hold_up_others(place: Path) -> None:
+    settings = make_settings(place)
+    said: list[str] = []
+    with serving(Echo(), settings, said.append, seconds=1.0), connected(settings) as idle:
+        with connected(settings) as slow:
+            slow.sendall(LENGTH.pack(10) + b"half")
+            assert ask(settings.socket, b"quick", 0.9) == b"quick"
+            assert slow.recv(1) == b""
+        assert idle.recv(1) == b""
+    assert sum("did not arrive" in line for line in said) == 2
+
+
+def test_a_client_that_does_not_take_its_answer_holds_up_nobody(place: Path) -> None:
+    settings = make_settings(place)
+    said: list[str] = []
+    with (
+        serving(Echo(times=2**22), settings, said.append, seconds=1.0),
+        connected(settings) as lazy,
+    ):
+        lazy.sendall(LENGTH.pack(4) + b"much")
+        assert len(ask(settings.socket, b"more", 30)) == 2**24
+        until(lambda: any("not taken" in line for line in said))
+    # And one that asks and leaves.
+    with serving(Echo(times=2**22), settings, said.append):
+        with connected(settings) as gone:
+            gone.sendall(LENGTH.pack(4) + b"much")
+        assert len(ask(settings.socket, b"more", 30)) == 2**24
+
+
+def test_connections_beyond_the_limit_are_turned_away_until_there_is_room(place: Path) -> None:
+    settings = make_settings(place)
+    agent = Echo()
+    agent.free.clear()
+    with serving(agent, settings) as service, ThreadPoolExecutor(MOST_CONNECTIONS) as pool:
+        waiting = [
+            pool.submit(ask, settings.socket, b"%d" % number, 60)
+            for number in range(MOST_CONNECTIONS)
+        ]
+        until(lambda: len(service._threads) == MOST_CONNECTIONS)
+        assert reason_of(settings, b"one more") is Reason.UNAVAILABLE
+        agent.free.set()
+        assert [found.result() for found in waiting] == [
+            b"%d" % number for number in range(MOST_CONNECTIONS)
+        ]
+        assert ask(settings.socket, b"now?", 10) == b"now?"
+
+
+def test_announced_bytes_are_bounded_whatever_is_sent(place: Path) -> None:
+    settings = make_settings(place)
+    with serving(Echo(), settings):
+        held = []
+        for _ in range(8):
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.connect(str(settings.socket))
+            connection.sendall(LENGTH.pack(MOST_QUERY_BYTES))
+            held.append(connection)
+        until(lambda: _room_is_full(settings))
+        for connection in held:
+            connection.close()
+        until(lambda: not _room_is_full(settings))
+
+
+def _room_is_full(settings: SiteSettings) -> bool:
+    try:
+        return ask(settings.socket, b"a", 10) != b"a"
+    except Refused as refused:
+        return refused.reason is Reason.UNAVAILABLE
+
+
+def test_an_unforeseen_error_tells_the_hub_nothing_and_the_log_no_value(place: Path) -> None:
+    settings = make_settings(place)
+    said: list[str] = []
+    with serving(Echo(), settings, said.append):
+        assert reason_of(settings, b"fail") is Reason.UNAVAILABLE
+        assert ask(settings.socket, b"next", 10) == b"next"
+    assert any("ValueError" in line for line in said)
+    assert not any("secret" in line for line in said)
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_reason_arrives_as_it_was_given(place: Path, reason: Reason) -> None:
+    class Refusing:
+        def answer(self, message: bytes) -> bytes:
+            raise Refused(reason, "for the steward alone")
+
+    settings = make_settings(place)
+    with serving(Refusing(), settings), pytest.raises(Refused) as refused:
+        ask(settings.socket, b"please", 10)
+    assert refused.value.reason is reason
+    assert "steward" not in str(refused.value)
+
+
+def test_without_an_agent_the_answer_is_unavailable(place: Path) -> None:
+    settings = make_settings(place)
+    assert reason_of(settings, b"anybody?") is Reason.UNAVAILABLE
+    settings.socket.parent.mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as deaf:
+        deaf.bind(str(settings.socket))
+        deaf.listen(1)
+        started = time.monotonic()
+        assert reason_of(settings, b"anybody?", 0.3) is Reason.UNAVAILABLE
+        assert time.monotonic() - started < 10
+    long = place / ("x" * 200)
+    with pytest.raises(Refused, match="too long"):
+        ask(long, b"anybody?", 1)
+
+
+# STOPPING
+
+
+def test_who_asked_before_the_end_is_answered_and_half_open_connections_are_not_waited_for(
+    place: Path,
+) -> None:
+    settings = make_settings(place)
+    agent = Echo()
+    agent.free.clear()
+    with (
+        ThreadPoolExecutor(1) as pool,
+        Service(agent, settings, log=lambda line: None) as service,
+    ):
+        thread = threading.Thread(target=service.run)
+        thread.start()
+        asked = pool.submit(ask, settings.socket, b"in time", 30)
+        with connected(settings) as idle:
+            until(lambda: len(service._threads) == 2 and len(service._asking) == 1)
+            service.stop()
+            assert idle.recv(1) == b""
+            until(lambda: not settings.socket.exists())
+            agent.free.set()
+            assert asked.result() == b"in time"
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_answering_leaves_nothing_half_written(
+    place: Path, how: signal.Signals
+) -> None:
+    settings = make_site(place, categories(200, 200))
+    study = approved_study(settings)
+    message = make_message(study, 1, 0.5, ("a0", "a1"))  # a second of noise
+    agent = subprocess.Popen(
+        [sys.executable, "-m", "heterofedsyn", "site", "serve", "--folder", str(settings.folder)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with ThreadPoolExecutor(1) as pool:
+        until(settings.socket.exists)
+        asked = pool.submit(ask, settings.socket, message, 60)
+        until(lambda: bool(Books.read(settings.folder, settings.anchor).charges))
+        agent.send_signal(how)
+        _, said = agent.communicate(timeout=60)
+        answer = asked.result()
+    assert agent.returncode == 0, said
+    assert "stopped" in said.splitlines()[-1]
+    assert not settings.socket.exists()
+    every = [path.name for path in settings.folder.rglob("*")]
+    assert not [name for name in every if name.startswith(".") or name.endswith(".new")]
+    with Books.open(settings.folder, settings.anchor) as books:
+        query = decode(answer, Answer).query
+        assert books.kept(query) == answer
+        assert [charged.query for charged in books.account.charges] == [query]
+
+
+def test_a_second_agent_on_the_same_ledger_refuses_to_start(place: Path) -> None:
+    settings = make_site(place)
+    with Books.open(settings.folder, settings.anchor):
+        done = subprocess.run(
+            [sys.executable, "-m", "heterofedsyn", "site", "serve", "--folder", settings.folder],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "in use by another agent" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not settings.socket.exists()
