@@ -109,11 +109,31 @@ class Agent:
             noise=self._noise,
             trust=study.plan.trust_model,
         )
-        cap, study_cap = self._settings.cap, min(self._settings.study_cap, consent.cap)
-        return desk.answer(query, _Shelf(self._books, query.study, cap, study_cap, self._log))
+        shelf = _Shelf(
+            books=self._books,
+            study=query.study,
+            cap=self._settings.cap,
+            study_cap=min(self._settings.study_cap, consent.cap),
+        )
+        spent = self._books.account.spent
+        answer = desk.answer(query, shelf)
+        now = self._books.account.spent
+        cost = f"rho={now.rho:.6g} spent by now" if now > spent else "for nothing, charged before"
+        self._log(f"answered query {query.label!r} of study {query.study[:12]}: {cost}")
+        return answer
 
     def _counts(self, study: Study) -> Counts:
-        """The counts of the site's rows as this study encodes them, read when first needed."""
+        """The counts of the site's rows as this study encodes them, read when first needed.
+
+        Raises:
+            Refused: as unavailable, whatever is wrong: rows may be what is wrong.
+        """
+        try:
+            return self._counted(study)
+        except Exception as error:
+            raise Refused(Reason.UNAVAILABLE, _words(error)) from None
+
+    def _counted(self, study: Study) -> Counts:
         schema, unit, most = study.encoding, study.plan.unit, study.plan.rows_per_unit
         key = (schema.fingerprint, unit, most)
         if key not in self._tables:
@@ -138,7 +158,6 @@ class _Shelf:
     study: str
     cap: Budget
     study_cap: Budget
-    log: Callable[[str], None]
 
     def kept(self, query: str) -> bytes | None:
         return self.books.kept(query)
@@ -176,19 +195,25 @@ class _Shelf:
 
 def _refusal(error: Exception) -> Refused:
     """What the hub and the steward hear of an error."""
+    reason = Reason.UNAVAILABLE
     match error:
+        case Refused():
+            return error
         case NotApproved():
-            return Refused(Reason.NOT_APPROVED, str(error))
+            reason = Reason.NOT_APPROVED
         case BudgetExceeded():
-            return Refused(Reason.OVER_THE_CAP, str(error))
-        case LedgerDisputed():
-            return Refused(Reason.UNAVAILABLE, str(error))
-        case ProtocolError() | PrivacyRefusal():
-            return Refused(Reason.MALFORMED, str(error))
-        case HeterofedsynError():
-            return Refused(Reason.UNAVAILABLE, str(error))
-        case OSError():
-            return Refused(Reason.UNAVAILABLE, error.strerror or type(error).__name__)
-        case _:
-            # Its text could quote a record.
-            return Refused(Reason.UNAVAILABLE, f"unexpected {type(error).__name__}")
+            reason = Reason.OVER_THE_CAP
+        case ProtocolError():
+            reason = Reason.MALFORMED
+        case PrivacyRefusal() if not isinstance(error, LedgerDisputed):
+            reason = Reason.MALFORMED  # a share too small to be noised
+    return Refused(reason, _words(error))
+
+
+def _words(error: Exception) -> str:
+    """An error in words that hold no value of a record."""
+    if isinstance(error, HeterofedsynError):
+        return str(error)
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return f"unexpected {type(error).__name__}"  # its text could quote a record

@@ -23,6 +23,9 @@ MOST_QUERY_BYTES = 2**24
 MOST_WORK = 2**26
 """The most cells one answer may be made from, so that no query can exhaust a site's memory."""
 
+MOST_PART_WORK = 2**24
+"""The most cells for one part of it; drawing a sketch's matrix of so many takes a gigabyte."""
+
 MOST_INTEGERS = 2**23
 """The most integers in one answer: 64 MiB, and 3.5 minutes at 25 microseconds for each."""
 
@@ -149,12 +152,13 @@ class Desk:
             if not (math.isfinite(part.share) and 0 < part.share <= 1):
                 raise ProtocolError(f"a share of {part.share} must be above 0 and at most 1")
             part.statistic.check(self.domain)
-        work = sum(part.statistic.work(self.domain) for part in query.parts)
-        if work > MOST_WORK:
-            raise ProtocolError(
-                f"query {query.label!r} needs {work:,} cells, more than {MOST_WORK:,}; ask for "
-                "fewer pairs or take fewer bins"
-            )
+        work = [part.statistic.work(self.domain) for part in query.parts]
+        for needed, most in ((max(work), MOST_PART_WORK), (sum(work), MOST_WORK)):
+            if needed > most:
+                raise ProtocolError(
+                    f"query {query.label!r} needs {needed:,} cells, more than {most:,}; ask for "
+                    "fewer pairs, smaller sketches or fewer bins"
+                )
         integers = sum(part.statistic.integers(self.domain) for part in query.parts)
         if integers > MOST_INTEGERS:
             raise ProtocolError(

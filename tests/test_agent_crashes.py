@@ -1,0 +1,180 @@
+"""Agents killed at every step: never an uncharged release, never two answers to one query."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agent_crash_driver import MOMENT, STEPS
+from agent_support import approved_study, ask, make_site
+from heterofedsyn.marginals import Flat
+from heterofedsyn.privacy.budget import Budget, together
+from heterofedsyn.protocol import Answer, Query, Study, decode
+from heterofedsyn.site.books import Books
+from heterofedsyn.site.settings import SiteSettings
+
+KILLED = -signal.SIGKILL
+
+
+class Agents:
+    """Starts agents, one process each, on whatever site it is told."""
+
+    def __init__(self, driver: subprocess.Popen[str]) -> None:
+        self._driver = driver
+        self.deaths = 0
+
+    def live(
+        self, settings: SiteSettings, step: str, message: bytes, after: float = 0.0
+    ) -> tuple[bytes, int]:
+        """What an agent sent before it ended, and its exit code."""
+        assert self._driver.stdin is not None
+        assert self._driver.stdout is not None
+        told = {"folder": str(settings.folder), "step": step, "after": after}
+        print(json.dumps({**told, "message": message.hex()}), file=self._driver.stdin, flush=True)
+        said = json.loads(self._driver.stdout.readline())
+        self.deaths += said["ended"] == KILLED
+        return bytes.fromhex(said["received"]), said["ended"]
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agents]:
+    here = Path(__file__).parent
+    command = [sys.executable, str(here / "agent_crash_driver.py")]
+    command.append(str(tmp_path_factory.mktemp("warm") / "site"))
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(here)},
+    ) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "ready\n"
+        yield Agents(driver)
+        assert driver.stdin is not None
+        driver.stdin.close()
+        assert driver.wait() == 0
+
+
+class Watch:
+    """One query to one site, asked again and again, and the laws that hold throughout."""
+
+    def __init__(self, settings: SiteSettings, study: Study, message: bytes) -> None:
+        self.settings = settings
+        self.message = message
+        self.query = decode(message, Query).fingerprint
+        self.cost = together(
+            study.plan.budget.part(part.share) for part in decode(message, Query).parts
+        )
+        self.sent: list[bytes] = []
+
+    @property
+    def charges(self) -> int:
+        account = Books.read(self.settings.folder, self.settings.anchor)
+        return sum(charged.query == self.query for charged in account.charges)
+
+    def ask(self, agents: Agents, step: str = "", after: float = 0.0) -> int:
+        charged = self.charges
+        received, ended = agents.live(self.settings, step, self.message, after)
+        assert not received.startswith(b"refused"), received
+        assert self.charges in (charged, 1), "charged twice, or a charge was lost"
+        if received:
+            assert self.charges == 1, "released but not charged"
+            self.sent.append(received)
+            longest = max(self.sent, key=len)
+            assert all(longest.startswith(sent) for sent in self.sent), "two different answers"
+        return ended
+
+    def settle(self, agents: Agents) -> None:
+        """Ask twice more: the answer is whole, and the same, and paid once."""
+        assert [self.ask(agents), self.ask(agents)] == [0, 0]
+        assert decode(self.sent[-1], Answer).query == self.query
+        assert self.sent[-1] == self.sent[-2]
+        assert self.charges == 1
+
+
+def watched(settings: SiteSettings, study: Study, label: str) -> Watch:
+    message = ask(study, Flat(("a0", "a1")), Flat(("a2",)), share=2**-10, label=label)
+    return Watch(settings, study, message)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_this_step_five_times_over_and_asked_again(
+    tmp_path: Path, agents: Agents, step: str
+) -> None:
+    settings = make_site(tmp_path / "place")
+    study = approved_study(settings)
+    for label in ("one", "two"):
+        watch = watched(settings, study, label)
+        assert watch.ask(agents, step) == KILLED
+        for _ in range(4):
+            assert watch.ask(agents, step) in (KILLED, 0)
+        watch.settle(agents)
+    spent = Books.read(settings.folder, settings.anchor).spent
+    assert spent == together([watch.cost, watch.cost])
+
+
+TIMES = pytest.mark.parametrize(
+    "times",
+    [pytest.param(25, marks=pytest.mark.thorough), pytest.param(400, marks=pytest.mark.slow)],
+)
+
+
+@TIMES
+def test_killed_at_sequences_of_steps(tmp_path: Path, agents: Agents, times: int) -> None:
+    rng = np.random.default_rng(1)
+    settings = make_site(tmp_path / "place")
+    study = approved_study(settings, epsilon=2.0)
+    costs: list[Budget] = []
+    before = agents.deaths
+    for trial in range(times):
+        watch = watched(settings, study, f"{trial}")
+        for step in rng.choice(STEPS, rng.integers(1, 5)):
+            watch.ask(agents, str(step))
+        watch.settle(agents)
+        costs.append(watch.cost)
+    assert agents.deaths - before > times
+    account = Books.read(settings.folder, settings.anchor)
+    assert account.spent == together(costs)
+    assert len(account.charges) == times
+
+
+@TIMES
+def test_killed_from_outside_at_any_moment(tmp_path: Path, agents: Agents, times: int) -> None:
+    rng = np.random.default_rng(2)
+    settings = make_site(tmp_path / "place")
+    study = approved_study(settings)
+    before = agents.deaths
+    for trial in range(times):
+        watch = watched(settings, study, f"{trial}")
+        for after in rng.uniform(0, 0.08, 3):
+            watch.ask(agents, MOMENT, float(after))
+        watch.settle(agents)
+    assert agents.deaths - before > times
+    assert len(Books.read(settings.folder, settings.anchor).charges) == times
+
+
+@pytest.mark.thorough
+def test_an_older_ledger_put_back_after_a_crash_releases_nothing(
+    tmp_path: Path, agents: Agents
+) -> None:
+    settings = make_site(tmp_path / "place")
+    study = approved_study(settings)
+    older = tmp_path / "older"
+    shutil.copy(settings.folder / "ledger", older)
+    first = watched(settings, study, "one")
+    first.ask(agents, "after sending")
+    shutil.copy(older, settings.folder / "ledger")
+    for query in (first, watched(settings, study, "two")):
+        received, ended = agents.live(settings, "", query.message)
+        assert (received, ended) == (b"", 1)

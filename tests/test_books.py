@@ -1,0 +1,637 @@
+"""The ledger on disk: nothing booked is ever lost unnoticed, and nothing is booked twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import settings as tuned
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from heterofedsyn.errors import (
+    BudgetExceeded,
+    HeterofedsynError,
+    LedgerDisputed,
+    LedgerUnavailable,
+    UsageError,
+)
+from heterofedsyn.privacy.budget import Budget, together
+from heterofedsyn.site.books import Books
+
+CAP = Budget(1.0)
+STUDY_CAP = Budget(0.25)
+COST = Budget(0.01)
+
+
+class Place:
+    """Where one ledger lives."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "site"
+        self.anchor = folder / "elsewhere" / "anchor"
+        self.anchor.parent.mkdir(parents=True)
+        self.ledger = self.folder / "ledger"
+        Books.create(self.folder, self.anchor)
+
+    def open(self) -> Books:
+        return Books.open(self.folder, self.anchor)
+
+    def read(self) -> Budget:
+        return Books.read(self.folder, self.anchor).spent
+
+    def repair(self) -> Budget:
+        return Books.repair(self.folder, self.anchor, STUDY_CAP).spent
+
+    def charge(self, *queries: str) -> None:
+        with self.open() as books:
+            for query in queries:
+                charge(books, query)
+
+    def refuses(self, words: str) -> None:
+        """The ledger can neither be served from nor read as sound, and is left as it is."""
+        before = self.ledger.read_bytes() if self.ledger.exists() else None
+        for look in (self.open, self.read):
+            with pytest.raises(LedgerDisputed, match=words) as caught:
+                look()
+            assert "\n" not in str(caught.value)
+        assert before == (self.ledger.read_bytes() if self.ledger.exists() else None)
+
+
+def charge(books: Books, query: str, cost: Budget = COST, study: str = "study") -> None:
+    books.charge(study, query, f"label of {query}", cost, cap=CAP, study_cap=STUDY_CAP)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_what_is_charged_and_kept_is_there_after_reopening(place: Place) -> None:
+    with place.open() as books:
+        charge(books, "one")
+        books.keep("one", b"an answer", b"a query")
+        account = books.account
+    with place.open() as books:
+        assert books.account == account == Books.read(place.folder, place.anchor)
+        assert books.kept("one") == b"an answer"
+        assert books.kept("two") is None
+        assert books.spent_on("study") == COST
+        assert books.spent_on("another") == Budget(0.0)
+    assert [c.query for c in account.charges] == ["one"]
+    assert place.ledger.stat().st_mode & 0o777 == 0o600
+    assert place.anchor.stat().st_mode & 0o777 == 0o600
+    assert place.folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_query_is_charged_at_most_once(place: Place) -> None:
+    for _ in range(3):
+        place.charge("one", "one")
+    assert place.read() == COST
+
+
+def test_a_charge_beyond_either_cap_books_nothing(place: Place) -> None:
+    with place.open() as books:
+        charge(books, "one", STUDY_CAP)
+        with pytest.raises(BudgetExceeded, match="study 'study'"):
+            charge(books, "two")
+        for other in range(3):
+            charge(books, f"of {other}", STUDY_CAP, study=f"study {other}")
+        with pytest.raises(BudgetExceeded, match="table"):
+            charge(books, "three", study="another")
+        charge(books, "one", STUDY_CAP)  # paid already
+        assert books.account.spent == CAP
+    assert place.read() == CAP
+
+
+def test_an_answer_that_was_never_charged_is_not_kept(place: Place) -> None:
+    with place.open() as books:
+        with pytest.raises(LedgerDisputed, match="never charged"):
+            books.keep("one", b"an answer")
+        assert books.kept("one") is None
+
+
+def test_a_damaged_answer_is_never_replaced_by_another(place: Place) -> None:
+    with place.open() as books:
+        charge(books, "one")
+        books.keep("one", b"an answer", b"a query")
+        stored = place.folder / "answers" / "one"
+        whole = stored.read_bytes()
+        for damaged in (whole[:-1], whole[:10], b"", whole[:40] + b"\0" + whole[41:]):
+            stored.write_bytes(damaged)
+            with pytest.raises(LedgerUnavailable, match="damaged"):
+                books.kept("one")
+
+
+def test_entries_form_a_chain_and_the_anchor_knows_its_end(place: Place) -> None:
+    place.charge("one", "two", "three")
+    lines = place.ledger.read_bytes().splitlines(keepends=True)
+    heads = [hashlib.sha256(line).hexdigest() for line in lines]
+    entries = [json.loads(line) for line in lines]
+    assert [entry["number"] for entry in entries] == [0, 1, 2, 3]
+    assert [entry["previous"] for entry in entries] == ["", *heads[:-1]]
+    anchor = json.loads(place.anchor.read_bytes())
+    assert anchor == {"number": 3, "head": heads[-1], "rho": place.read().rho}
+
+
+def test_nothing_that_is_there_is_ever_made_anew(place: Place, tmp_path: Path) -> None:
+    place.charge("one")
+    for folder, anchor in (
+        (place.folder, place.anchor),
+        (place.folder, tmp_path / "new anchor"),
+        (tmp_path / "new", place.anchor),
+    ):
+        with pytest.raises(LedgerDisputed, match="already"):
+            Books.create(folder, anchor)
+    assert place.read() == COST
+
+
+# One agent at a time
+
+
+@pytest.mark.thorough
+def test_a_second_agent_refuses_to_start(place: Place) -> None:
+    script = (
+        "import sys; from pathlib import Path; from heterofedsyn.site.books import Books\n"
+        "Books.open(Path(sys.argv[1]), Path(sys.argv[2]))"
+    )
+    command = [sys.executable, "-c", script, str(place.folder), str(place.anchor)]
+    with place.open() as books:
+        charge(books, "one")
+        with pytest.raises(LedgerUnavailable, match="in use by another agent"):
+            place.open()
+        with pytest.raises(LedgerUnavailable, match="in use by another agent"):
+            place.repair()
+        other = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert other.returncode == 1
+        assert "LedgerUnavailable" in other.stderr
+        assert place.read() == COST  # reading needs no lock
+        charge(books, "two")
+    subprocess.run(command, check=True)
+
+
+@pytest.mark.thorough
+def test_a_ledger_can_be_read_at_every_moment_while_an_agent_writes(place: Place) -> None:
+    script = (
+        "import sys; from pathlib import Path; from heterofedsyn.site.books import Books\n"
+        "from heterofedsyn.privacy.budget import Budget\n"
+        "books = Books.open(Path(sys.argv[1]), Path(sys.argv[2])); print('ready', flush=True)\n"
+        "for i in range(300):\n"
+        "    books.charge('s', str(i), 'q', Budget(1e-6), cap=Budget(1), study_cap=Budget(1))\n"
+    )
+    command = [sys.executable, "-c", script, str(place.folder), str(place.anchor)]
+    seen = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as agent:
+        assert agent.stdout is not None
+        agent.stdout.readline()
+        while agent.poll() is None:
+            seen.append(Books.read(place.folder, place.anchor).number)
+    assert agent.returncode == 0
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 10
+    assert Books.read(place.folder, place.anchor).number == 300
+
+
+# Crashes and restored copies
+
+
+def test_a_ledger_one_entry_ahead_of_its_anchor_is_normal(place: Place) -> None:
+    place.charge("one", "two")
+    before = place.anchor.read_bytes()
+    place.charge("three")
+    after = place.anchor.read_bytes()
+    place.anchor.write_bytes(before)
+    assert place.read() == together([COST] * 3)
+    with place.open() as books:
+        assert [c.query for c in books.account.charges] == ["one", "two", "three"]
+        assert place.anchor.read_bytes() == after
+
+
+def test_a_ledger_several_entries_ahead_of_its_anchor_is_refused(place: Place) -> None:
+    place.charge("one")
+    before = place.anchor.read_bytes()
+    place.charge("two", "three")
+    place.anchor.write_bytes(before)
+    place.refuses("more than one beyond entry 1")
+    assert place.repair() >= together([COST, COST, COST, STUDY_CAP])
+
+
+def test_an_older_ledger_is_refused_and_repair_knows_what_the_anchor_knows(place: Place) -> None:
+    place.charge("one")
+    older = place.ledger.read_bytes()
+    place.charge("two", "three")
+    place.ledger.write_bytes(older)
+    place.refuses("knows entry 3")
+    assert place.repair() >= together([COST, COST, COST, STUDY_CAP])
+    with place.open() as books:
+        assert [c.query for c in books.account.charges] == ["one"]
+        assert books.account.number == 4
+    # The older ledger, put back once more, is refused once more.
+    place.ledger.write_bytes(older)
+    place.refuses("knows entry 4")
+
+
+def test_another_ledger_of_the_same_length_is_refused(place: Place, tmp_path: Path) -> None:
+    other = Place(tmp_path / "other")
+    for each in (place, other):
+        each.charge("one", "two")
+    shutil.copy(other.ledger, place.ledger)
+    place.refuses("not the one")
+    shutil.copy(other.anchor, place.anchor)
+    assert place.read() == together([COST, COST])
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "no json", "negative", "another shape"])
+def test_without_a_sound_anchor_nothing_is_served(place: Place, damage: str) -> None:
+    place.charge("one")
+    if damage == "missing":
+        place.anchor.unlink()
+    else:
+        text = {
+            "empty": "",
+            "no json": '{"number": 1, "head"',
+            "negative": '{"number":1,"head":"","rho":-1.0}',
+            "another shape": '{"number":1}',
+        }
+        place.anchor.write_text(text[damage])
+    place.refuses("missing" if damage == "missing" else "damaged")
+    assert place.repair() >= together([COST, STUDY_CAP])
+    place.charge("two")
+
+
+def test_a_ledger_that_is_gone_is_refused_and_repaired_from_its_anchor(place: Place) -> None:
+    place.charge("one", "two")
+    place.ledger.unlink()
+    place.refuses("there is no ledger")
+    assert place.repair() >= together([COST, COST, STUDY_CAP])
+    place.charge("three")
+
+
+def test_with_neither_ledger_nor_anchor_the_table_counts_as_spent(place: Place) -> None:
+    place.charge("one")
+    place.ledger.unlink()
+    place.anchor.unlink()
+    with pytest.raises(LedgerDisputed, match="must count as spent"):
+        place.repair()
+
+
+def test_a_torn_last_line_that_the_anchor_does_not_know_is_dropped(place: Place) -> None:
+    place.charge("one")
+    whole, anchor = place.ledger.read_bytes(), place.anchor.read_bytes()
+    place.charge("two")
+    line = place.ledger.read_bytes()[len(whole) :]
+    for torn in (line[:1], line[:50], line[:-1], b"\0" * len(line), line[:50] + b"\0" * 50 + b"\n"):
+        place.ledger.write_bytes(whole + torn)
+        place.anchor.write_bytes(anchor)
+        assert place.read() == COST
+        with place.open() as books:
+            assert books.account.spent == COST
+        assert place.ledger.read_bytes() == whole
+        place.charge("three")
+        assert place.read() == together([COST, COST])
+
+
+@pytest.mark.thorough
+def test_every_cut_of_the_file_that_the_anchor_can_tell_is_refused(place: Place) -> None:
+    place.charge("one", "two")
+    whole, anchor = place.ledger.read_bytes(), place.anchor.read_bytes()
+    for length in range(len(whole)):
+        place.ledger.write_bytes(whole[:length])
+        with pytest.raises(LedgerDisputed):
+            place.open()
+        assert place.ledger.read_bytes() == whole[:length]
+        assert place.anchor.read_bytes() == anchor
+
+
+@pytest.mark.thorough
+def test_every_changed_byte_is_refused(place: Place) -> None:
+    place.charge("one", "two")
+    whole = place.ledger.read_bytes()
+    for at in range(len(whole)):
+        place.ledger.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(LedgerDisputed):
+            place.open()
+
+
+def test_repair_never_lowers_what_is_spent_whatever_is_damaged(place: Place) -> None:
+    place.charge(*(f"{i}" for i in range(8)))
+    whole, anchor = place.ledger.read_bytes(), place.anchor.read_bytes()
+    spent = place.read()
+    for at in range(5, len(whole), 97):
+        place.ledger.write_bytes(whole[:at] + b"\xff" + whole[at + 1 :])
+        place.anchor.write_bytes(anchor)
+        assert place.repair() >= together([spent, STUDY_CAP])
+        assert place.read() >= together([spent, STUDY_CAP])
+        (kept,) = place.folder.glob("ledger.before-*")
+        assert kept.read_bytes()[at] == 0xFF
+        kept.unlink()
+        with pytest.raises(UsageError, match="nothing to repair"):
+            place.repair()
+
+
+def test_a_repaired_ledger_stays_repaired(place: Place) -> None:
+    place.charge("one")
+    for times in range(1, 4):
+        place.anchor.unlink()
+        spent, wanted = place.repair(), together([COST, *[STUDY_CAP] * times])
+        assert spent >= wanted
+        assert spent.rho == pytest.approx(wanted.rho)
+    with place.open() as books, pytest.raises(BudgetExceeded, match="table"):
+        charge(books, "two", STUDY_CAP, study="another")
+
+
+# Trouble with the disk
+
+
+@contextmanager
+def files_of_at_most(many: int) -> Iterator[None]:
+    """No file can grow beyond so many bytes, as if the disk were full there."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (many, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_fills_up_in_the_middle_of_an_entry_leaves_a_sound_ledger(
+    place: Place,
+) -> None:
+    with place.open() as books:
+        for i in range(4):
+            charge(books, f"{i}")
+        size = place.ledger.stat().st_size
+        for room in (0, 1, 7, 100, 200):
+            with files_of_at_most(size + room):
+                for _ in range(2):
+                    with pytest.raises(LedgerUnavailable, match="nothing is released"):
+                        charge(books, "late")
+            assert place.read() == together([COST] * 4)
+        charge(books, "late")  # there is room again: no restart is needed
+        assert books.account.spent == together([COST] * 5)
+    with place.open() as books:
+        assert [c.query for c in books.account.charges] == ["0", "1", "2", "3", "late"]
+
+
+def test_a_disk_that_fills_up_under_an_answer_keeps_the_charge_and_no_answer(
+    place: Place,
+) -> None:
+    with place.open() as books:
+        charge(books, "one")
+        with (
+            files_of_at_most(place.ledger.stat().st_size + 100),
+            pytest.raises(LedgerUnavailable, match="cannot write"),
+        ):
+            books.keep("one", b"x" * 10_000)
+        assert [path.name for path in (place.folder / "answers").iterdir()] == []
+        assert books.kept("one") is None
+        charge(books, "one")
+        books.keep("one", b"y" * 10_000)
+        assert books.kept("one") == b"y" * 10_000
+        assert books.account.spent == COST
+
+
+def test_an_anchor_that_cannot_be_written_stops_the_answer_but_not_the_ledger(
+    place: Place,
+) -> None:
+    with place.open() as books:
+        charge(books, "one")
+        gone = place.anchor.parent.with_name("gone")
+        place.anchor.parent.rename(gone)
+        for query in ("two", "two", "three"):
+            with pytest.raises(HeterofedsynError, match="anchor"):
+                charge(books, query)
+        gone.rename(place.anchor.parent)
+        charge(books, "two")
+        assert [c.query for c in books.account.charges] == ["one", "two"]
+    assert place.read() == together([COST, COST])
+
+
+@contextmanager
+def an_ordinary_user(place: Place) -> Iterator[None]:
+    """Nobody in particular, for whom modes of files hold."""
+    if os.geteuid() != 0:
+        yield
+        return
+    for path in (place.folder, *place.folder.rglob("*"), place.anchor.parent, place.anchor):
+        os.chown(path, 65534, 65534)
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture
+def open_place() -> Iterator[Place]:
+    """A place that every user can reach."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Place(Path(folder))
+
+
+def _no_access(place: Place) -> None:
+    place.folder.chmod(0o000)
+
+
+def _ledger_unreadable(place: Place) -> None:
+    place.ledger.chmod(0o000)
+
+
+def _ledger_read_only(place: Place) -> None:
+    place.ledger.chmod(0o400)
+
+
+def _anchor_unreadable(place: Place) -> None:
+    place.anchor.chmod(0o000)
+
+
+@pytest.mark.parametrize(
+    "lock_out", [_no_access, _ledger_unreadable, _ledger_read_only, _anchor_unreadable]
+)
+def test_what_may_not_be_read_or_written_is_refused_in_one_line(
+    open_place: Place, lock_out: Callable[[Place], None]
+) -> None:
+    open_place.charge("one")
+    with an_ordinary_user(open_place):
+        with open_place.open() as books:
+            assert books.account.spent == COST
+        lock_out(open_place)
+        with pytest.raises(LedgerUnavailable, match="Permission denied") as caught:
+            open_place.open()
+        assert "\n" not in str(caught.value)
+        open_place.folder.chmod(0o700)
+        open_place.ledger.chmod(0o600)
+        open_place.anchor.chmod(0o600)
+        open_place.charge("two")
+    assert open_place.read() == together([COST, COST])
+
+
+def test_read_only_folders_stop_answers_and_leave_the_ledger_sound(open_place: Place) -> None:
+    with an_ordinary_user(open_place), open_place.open() as books:
+        answers = open_place.folder / "answers"
+        answers.chmod(0o500)
+        charge(books, "one")
+        with pytest.raises(LedgerUnavailable, match="Permission denied"):
+            books.keep("one", b"an answer")
+        assert books.kept("one") is None
+        answers.chmod(0o700)
+        open_place.anchor.parent.chmod(0o500)
+        with pytest.raises(LedgerUnavailable, match="Permission denied"):
+            charge(books, "two")
+        open_place.anchor.parent.chmod(0o700)
+        charge(books, "one")
+        books.keep("one", b"an answer")
+        assert [c.query for c in books.account.charges] == ["one", "two"]
+    assert open_place.read() == together([COST, COST])
+
+
+# Everything at once, against a model
+
+
+class Histories(RuleBasedStateMachine):
+    """The ledger against a model that knows which entries each file on disk ends with.
+
+    The model's ledger and anchor are tuples of prices with a number that no other entry has; the
+    books may open exactly if the anchor's are the ledger's, or all but the last of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = Path(tempfile.mkdtemp())
+        self.place = Place(self.base)
+        self.ledger: tuple[tuple[int, float], ...] = ()
+        self.anchor: tuple[tuple[int, float], ...] | None = ()
+        self.made = 0
+        self.saved = [self._state()]
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.base)
+
+    def _state(self) -> tuple[bytes, bytes, tuple[tuple[int, float], ...]]:
+        return self.place.ledger.read_bytes(), self.place.anchor.read_bytes(), self.ledger
+
+    @property
+    def sound(self) -> bool:
+        return self.anchor is not None and self.anchor in (
+            self.ledger,
+            *([self.ledger[:-1]] if self.ledger else []),
+        )
+
+    def _spent(self, entries: tuple[tuple[int, float], ...] | None) -> Budget:
+        return together(Budget(rho) for _, rho in entries or ())
+
+    @initialize()
+    def begin(self) -> None:
+        assert self.place.read() == Budget(0.0)
+
+    @precondition(lambda self: self.sound)
+    @rule(rho=st.floats(1e-6, 0.2), again=st.booleans())
+    def charge(self, rho: float, again: bool) -> None:
+        """A charge, or one that was made before."""
+        number = self.made if again and self.ledger else self.made + 1
+        known = number in dict(self.ledger)
+        cost = Budget(dict(self.ledger).get(number, rho))
+        fits = together([self._spent(self.ledger), cost]) <= CAP
+        with self.place.open() as books:
+            try:
+                books.charge("s", str(number), "q", cost, cap=CAP, study_cap=CAP)
+                assert known or fits
+            except BudgetExceeded:
+                assert not known
+                assert not fits
+            else:
+                if not known:
+                    self.made = number
+                    self.ledger = (*self.ledger, (number, rho))
+        self.anchor = self.ledger
+
+    @precondition(lambda self: self.sound)
+    @rule(rho=st.floats(1e-6, 0.01))
+    def crash_before_the_anchor(self, rho: float) -> None:
+        """The entry is on disk, the anchor does not know it."""
+        with self.place.open():
+            self.anchor = self.ledger
+        before, anchor = self.place.anchor.read_bytes(), self.anchor
+        self.charge(rho, again=False)
+        self.place.anchor.write_bytes(before)
+        self.anchor = anchor
+
+    @precondition(lambda self: self.sound)
+    @rule(part=st.floats(0, 0.99))
+    def crash_in_an_entry(self, part: float) -> None:
+        """Some bytes of an entry that the anchor will never know."""
+        with self.place.open():
+            self.anchor = self.ledger
+        lines = self.place.ledger.read_bytes().splitlines(keepends=True)
+        with self.place.ledger.open("ab") as file:
+            file.write(lines[-1][: int(part * len(lines[-1]))])
+
+    @rule()
+    def save(self) -> None:
+        """A copy for later."""
+        if self.sound:
+            with self.place.open():
+                self.anchor = self.ledger
+            self.saved.append(self._state())
+
+    @rule(which=st.integers(0, 100))
+    def restore_ledger(self, which: int) -> None:
+        data, _, entries = self.saved[which % len(self.saved)]
+        self.place.ledger.write_bytes(data)
+        self.ledger = entries
+
+    @rule(which=st.integers(0, 100))
+    def restore_anchor(self, which: int) -> None:
+        _, data, entries = self.saved[which % len(self.saved)]
+        self.place.anchor.write_bytes(data)
+        self.anchor = entries
+
+    @rule()
+    def lose_anchor(self) -> None:
+        self.place.anchor.unlink(missing_ok=True)
+        self.anchor = None
+
+    @rule(cap=st.floats(0.01, 0.1))
+    def repair(self, cap: float) -> None:
+        """Never less than before, on either side, and one study more."""
+        if self.sound:
+            with pytest.raises(UsageError, match="nothing to repair"):
+                Books.repair(self.place.folder, self.place.anchor, Budget(cap))
+            return
+        least = together([max(self._spent(self.ledger), self._spent(self.anchor)), Budget(cap)])
+        account = Books.repair(self.place.folder, self.place.anchor, Budget(cap))
+        assert least <= account.spent
+        assert account.spent.rho == pytest.approx(least.rho)
+        self.made += 1
+        self.ledger = self.anchor = (*self.ledger, (-self.made, account.repairs[-1].rho))
+
+    @invariant()
+    def what_is_on_disk_is_what_the_model_says(self) -> None:
+        if self.sound:
+            assert self.place.read() == self._spent(self.ledger)
+        else:
+            with pytest.raises(LedgerDisputed):
+                self.place.read()
+            with pytest.raises(LedgerDisputed):
+                self.place.open()
+
+
+TestHistories = pytest.mark.thorough(Histories.TestCase)
+TestHistories.settings = tuned(max_examples=40, stateful_step_count=25)
