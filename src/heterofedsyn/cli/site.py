@@ -234,7 +234,6 @@ def serve(folder: Folder = HERE) -> None:
     from heterofedsyn.site.settings import SiteSettings
     from heterofedsyn.sources import open_source
 
-    os.umask(0o077)
     settings = SiteSettings.load(folder)
     mode = stat.S_IMODE(settings.folder.stat().st_mode)
     if mode & 0o077:
@@ -245,6 +244,7 @@ def serve(folder: Folder = HERE) -> None:
     wanted = [*settings.public.domain.names, *([] if settings.unit is None else [settings.unit])]
     open_source(settings.source).batches(wanted)
     with Books.open(settings.folder, settings.anchor) as books:
+        os.umask(0o077)
         agent = Agent(settings, books, log=_log)
         with Service(agent, settings, log=_log) as service:
             for number in (signal.SIGTERM, signal.SIGINT):

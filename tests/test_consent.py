@@ -1,0 +1,147 @@
+"""Consent is to one study as it is, under one schema, up to one amount, until it is withdrawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.protocol import Study
+from heterofedsyn.site.consent import (
+    CONSENT,
+    STUDY,
+    NotApproved,
+    approve,
+    approved,
+    recorded,
+    withdraw,
+)
+from heterofedsyn.site.settings import SiteSettings
+from site_support import NOW, SCHEMA, WHO, approved_study, make_site, make_study
+from support import categories
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> SiteSettings:
+    return make_site(tmp_path)
+
+
+def test_what_was_approved_is_found_with_who_when_and_how_much(settings: SiteSettings) -> None:
+    study = make_study()
+    given = approve(settings, study, who=WHO, now=NOW)
+    assert approved(settings, study.fingerprint) == (study, given)
+    assert (given.who, given.when) == (WHO, "2030-01-02T03:04:05Z")
+    assert given.cap == study.plan.budget
+    assert given.study == study.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("study", "words"),
+    [
+        (make_study(sites=("oak", "birch")), "this site is called 'elmwood'"),
+        (make_study(sites=("elmwood", "oak"), trust="secure-aggregation"), "'local' trust only"),
+        (make_study(categories(4, 6, 4)), "another schema"),
+        (make_study(epsilon=1.001), "more than the cap per study"),
+        (make_study(delta=1e-3), "more than the cap per study"),
+    ],
+)
+def test_what_a_site_never_answers_cannot_be_approved(
+    settings: SiteSettings, study: Study, words: str
+) -> None:
+    with pytest.raises(NotApproved, match=words):
+        approve(settings, study, who=WHO, now=NOW)
+    assert list(settings.studies.iterdir()) == []
+
+
+def test_a_site_of_persons_approves_studies_of_these_persons_only(tmp_path: Path) -> None:
+    settings = make_site(tmp_path, unit="a0")
+    for other in ({}, {"unit": "a1", "rows_per_unit": 2}):
+        with pytest.raises(NotApproved, match="this site's unit is 'a0'"):
+            approve(settings, make_study(**other), who=WHO, now=NOW)
+    approve(settings, make_study(unit="a0", rows_per_unit=2), who=WHO, now=NOW)
+
+
+@pytest.mark.parametrize("who", ["", "two\nlines", "x" * 201])
+def test_who_decides_must_be_a_name(settings: SiteSettings, who: str) -> None:
+    with pytest.raises(UsageError, match="who decides"):
+        approve(settings, make_study(), who=who, now=NOW)
+
+
+@pytest.mark.parametrize("name", ["", "..", "../..", "x" * 64, "A" * 64, "0" * 63, "0" * 64 + "\n"])
+def test_a_query_can_name_no_path(settings: SiteSettings, name: str) -> None:
+    with pytest.raises(NotApproved, match="names no study"):
+        approved(settings, name)
+
+
+def test_an_unknown_study_is_not_approved(settings: SiteSettings) -> None:
+    with pytest.raises(NotApproved, match="was not approved"):
+        approved(settings, make_study().fingerprint)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": 0.9},
+        {"seed": 8},
+        {"method": "wavetree"},
+        {"sites": ("elmwood", "oak")},
+        {"settings": {"passes": 3}},
+    ],
+)
+def test_a_study_that_changes_after_approval_is_another_study(
+    settings: SiteSettings, change: dict[str, Any]
+) -> None:
+    study = approved_study(settings)
+    changed = msgspec.structs.replace(study, plan=msgspec.structs.replace(study.plan, **change))
+    with pytest.raises(NotApproved, match="was not approved"):
+        approved(settings, changed.fingerprint)
+    changed.save(settings.studies / study.fingerprint / STUDY)
+    with pytest.raises(NotApproved, match="changed after"):
+        approved(settings, study.fingerprint)
+
+
+def test_a_schema_or_cap_that_changes_after_approval_ends_consent(settings: SiteSettings) -> None:
+    study = approved_study(settings)
+    categories(4, 6, 4).save(settings.schema)
+    with pytest.raises(NotApproved, match="another schema"):
+        approved(settings, study.fingerprint)
+    SCHEMA.save(settings.schema)
+    approved(settings, study.fingerprint)
+    path = settings.folder / "site.toml"
+    path.write_text(path.read_text().replace("study_epsilon = 1.0", "study_epsilon = 0.5"))
+    with pytest.raises(NotApproved, match="more than the cap per study"):
+        approved(SiteSettings.load(settings.folder), study.fingerprint)
+
+
+def test_consent_can_be_withdrawn_once_and_given_again(settings: SiteSettings) -> None:
+    study = approved_study(settings)
+    withdraw(settings, study.fingerprint, who=WHO, now=NOW)
+    with pytest.raises(NotApproved, match="was withdrawn"):
+        approved(settings, study.fingerprint)
+    assert recorded(settings, study.fingerprint)[0] == study
+    with pytest.raises(UsageError, match="withdrawn before"):
+        withdraw(settings, study.fingerprint, who=WHO, now=NOW)
+    with pytest.raises(UsageError, match="no consent"):
+        withdraw(settings, "0" * 64, who=WHO, now=NOW)
+    with pytest.raises(UsageError, match="no consent"):
+        withdraw(settings, "../" + study.fingerprint, who=WHO, now=NOW)
+    approved_study(settings)
+    approved(settings, study.fingerprint)
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"\xff", b"[]", b"{" * 10_000])
+def test_a_damaged_consent_is_no_consent(settings: SiteSettings, text: bytes) -> None:
+    study = approved_study(settings)
+    (settings.studies / study.fingerprint / CONSENT).write_bytes(text)
+    with pytest.raises(HeterofedsynError, match="approve the study again"):
+        approved(settings, study.fingerprint)
+
+
+def test_a_consent_cannot_be_moved_to_another_study(settings: SiteSettings) -> None:
+    study, other = approved_study(settings), make_study(epsilon=0.5)
+    (settings.studies / study.fingerprint).rename(settings.studies / other.fingerprint)
+    with pytest.raises(NotApproved, match="changed after"):
+        approved(settings, other.fingerprint)

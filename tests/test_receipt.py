@@ -1,0 +1,256 @@
+"""A receipt says what the ledger says, and no letter of it can be changed."""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from heterofedsyn.errors import HeterofedsynError, LedgerUnavailable, UsageError
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.protocol import Answer, Study, decode
+from heterofedsyn.site.agent import Agent
+from heterofedsyn.site.books import Books
+from heterofedsyn.site.consent import recorded, withdraw
+from heterofedsyn.site.receipt import (
+    SignedReceipt,
+    canonical,
+    issue,
+    make_key,
+    read_public_key,
+)
+from heterofedsyn.site.settings import SiteSettings
+from site_support import NOW, WHO, approved_study, make_message, make_site, write_rows
+
+
+def answer(settings: SiteSettings, *messages: bytes) -> list[bytes]:
+    with Books.open(settings.folder, settings.anchor) as books:
+        agent = Agent(settings, books, log=lambda line: None)
+        return [agent.answer(message) for message in messages]
+
+
+def receipt_of(settings: SiteSettings, study: Study) -> SignedReceipt:
+    account = Books.read(settings.folder, settings.anchor)
+    return issue(settings, *recorded(settings, study.fingerprint), account, now=NOW)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("receipts")
+    settings = make_site(folder)
+    study = approved_study(settings)
+    other = approved_study(settings, seed=8)
+    answer(
+        settings,
+        make_message(study, 1, 0.25),
+        make_message(other, 1, 0.125),
+        make_message(study, 2, 0.5, ("a0", "a2")),
+    )
+    study.save(folder / "study.toml")
+    receipt_of(settings, study).save(folder / "receipt.json")
+    return folder
+
+
+@pytest.fixture
+def signed(place: Path) -> SignedReceipt:
+    return SignedReceipt.load(place / "receipt.json")
+
+
+def test_a_receipt_lists_what_its_study_got_and_nothing_else(
+    place: Path, signed: SignedReceipt
+) -> None:
+    settings, study = SiteSettings.load(place / "site"), Study.load(place / "study.toml")
+    signed.check()
+    made = signed.receipt
+    assert [released.label for released in made.releases] == ["question 1", "question 2"]
+    assert [released.number for released in made.releases] == [1, 3]
+    assert made.ledger_number == 3
+    whole = study.plan.budget
+    assert made.rho == whole.rho
+    assert made.spent_rho == pytest.approx(0.75 * whole.rho, rel=1e-12)
+    assert made.spent_epsilon == Budget(made.spent_rho).epsilon(1e-9)
+    assert (made.consent_by, made.simulated_noise, made.unit) == (WHO, False, "record")
+    again = answer(settings, make_message(study, 2, 0.5, ("a0", "a2")))[0]
+    part = decode(again, Answer).parts[0]
+    (shown,) = made.releases[1].parts
+    assert (shown.kind, shown.attributes, shown.integers) == ("flat", ("a0", "a2"), 12)
+    assert (shown.sigma, shown.rho, shown.sensitivity) == (part.sigma, part.rho, 1.0)
+
+
+def test_nothing_in_a_receipt_but_the_hash_of_an_answer_depends_on_rows(tmp_path: Path) -> None:
+    found = []
+    for rows in (10, 300):
+        folder = tmp_path / str(rows)
+        folder.mkdir()
+        settings = make_site(folder)
+        write_rows(folder, settings.public, rows)
+        study = approved_study(settings)
+        answer(settings, make_message(study, 1, 0.25))
+        made = msgspec.to_builtins(receipt_of(settings, study).receipt)
+        for released in made["releases"]:
+            del released["answer"], released["when"]
+        del made["ledger_head"]
+        found.append(made)
+    assert found[0] == found[1]
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, (*path, key))
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from leaves(inner, (*path, place))
+    else:
+        yield path
+
+
+def changed(value: Any) -> Any:
+    """Another value of the same kind."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, float):
+        return value * 1.0000001
+    return f"{value}x" if value is not None else "x"
+
+
+def test_every_leaf_of_a_receipt_is_signed(place: Path, tmp_path: Path) -> None:
+    found = json.loads((place / "receipt.json").read_text())
+    paths = list(leaves(found))
+    assert len(paths) > 40
+    for *above, last in paths:
+        forged = json.loads(json.dumps(found))
+        at = forged
+        for step in above:
+            at = at[step]
+        at[last] = changed(at[last])
+        (tmp_path / "forged.json").write_text(json.dumps(forged))
+        with pytest.raises(HeterofedsynError):
+            SignedReceipt.load(tmp_path / "forged.json").check()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("", "no receipt"), ("{}", "no receipt"), ("[" * 100_000, "no receipt")],
+)
+def test_a_file_that_is_no_receipt_is_refused_in_one_line(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    (tmp_path / "file").write_text(text)
+    with pytest.raises(UsageError, match=words):
+        SignedReceipt.load(tmp_path / "file")
+    with pytest.raises(UsageError, match="cannot read receipt"):
+        SignedReceipt.load(tmp_path)
+    with pytest.raises(UsageError, match="cannot read receipt"):
+        SignedReceipt.load(tmp_path / "missing")
+
+
+def test_a_known_key_must_be_the_one_that_signed(
+    place: Path, tmp_path: Path, signed: SignedReceipt
+) -> None:
+    own = read_public_key(str(place / "site" / "key.pub"))
+    signed.check(own)
+    other = make_key(tmp_path / "other.pem")
+    with pytest.raises(HeterofedsynError, match="another key"):
+        signed.check(other)
+    assert (tmp_path / "other.pem").stat().st_mode & 0o777 == 0o600
+    for wrong in ("", "no key", base64.b64encode(b"x" * 31).decode(), "ä"):
+        with pytest.raises(UsageError, match="no public key"):
+            read_public_key(wrong)
+    (tmp_path / "wrong").write_bytes(b"\xff")
+    with pytest.raises(UsageError, match="no public key"):
+        read_public_key(str(tmp_path / "wrong"))
+
+
+@pytest.mark.parametrize("change", [{"spent_rho": 0.001}, {"rho": 0.001}, {"releases": ()}])
+def test_figures_must_add_up_even_if_they_are_signed(
+    place: Path, signed: SignedReceipt, change: dict[str, Any]
+) -> None:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    receipt = msgspec.structs.replace(signed.receipt, **change)
+    key = load_pem_private_key((place / "site" / "key.pem").read_bytes(), None)
+    assert isinstance(key, Ed25519PrivateKey)
+    signature = base64.b64encode(key.sign(canonical(receipt))).decode()
+    with pytest.raises(HeterofedsynError, match="do not add up"):
+        SignedReceipt(receipt, signed.key, signature).check()
+
+
+def test_what_was_charged_but_never_answered_is_in_the_receipt(tmp_path: Path) -> None:
+    settings = make_site(tmp_path)
+    study = approved_study(settings)
+    with pytest.raises(UsageError, match="got nothing"):
+        receipt_of(settings, study)
+    cost = study.plan.budget.part(0.5)
+    with Books.open(settings.folder, settings.anchor) as books:  # and then it crashed
+        caps = {"cap": settings.cap, "study_cap": settings.study_cap}
+        books.charge(study.fingerprint, "0" * 64, "lost", cost, **caps)
+    found = receipt_of(settings, study)
+    found.check()
+    assert found.receipt.spent_rho == cost.rho
+    assert [(one.label, one.answer, one.parts) for one in found.receipt.releases] == [
+        ("lost", None, ())
+    ]
+
+
+def test_a_withdrawn_study_still_gets_its_receipt(tmp_path: Path) -> None:
+    settings = make_site(tmp_path)
+    study = approved_study(settings)
+    answer(settings, make_message(study, 1, 0.25))
+    withdraw(settings, study.fingerprint, who=WHO, now=NOW)
+    receipt_of(settings, study).check()
+
+
+def test_a_damaged_answer_or_key_gives_no_receipt(tmp_path: Path) -> None:
+    settings = make_site(tmp_path)
+    study = approved_study(settings)
+    answer(settings, make_message(study, 1, 0.25))
+    key = settings.key.read_bytes()
+    for text in (b"", b"-----BEGIN PRIVATE KEY-----\n", _other_key()):
+        settings.key.write_bytes(text)
+        with pytest.raises(HeterofedsynError, match="restore it"):
+            receipt_of(settings, study)
+    settings.key.unlink()
+    with pytest.raises(HeterofedsynError, match="cannot read the signing key"):
+        receipt_of(settings, study)
+    settings.key.write_bytes(key)
+    (kept,) = (settings.folder / "answers").iterdir()
+    kept.write_bytes(kept.read_bytes()[:-1] + b"?")
+    with pytest.raises(LedgerUnavailable, match="is damaged"):
+        receipt_of(settings, study)
+
+
+def _other_key() -> bytes:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    return ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def test_without_the_extra_one_line_says_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = builtins.__import__
+
+    def missing(name: str, *rest: Any, **more: Any) -> Any:
+        if name.startswith("cryptography"):
+            raise ImportError(name)
+        return found(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(UsageError, match=r"pip install 'heterofedsyn\[site\]'"):
+        make_key(tmp_path / "key.pem")
+    assert not (tmp_path / "key.pem").exists()

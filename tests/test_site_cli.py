@@ -1,0 +1,473 @@
+"""`heterofedsyn site ...` as a steward meets it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from heterofedsyn.cli.app import run
+from heterofedsyn.hub import make_method
+from heterofedsyn.hub.preview import preview
+from heterofedsyn.protocol import Query, Study
+from heterofedsyn.site.agent import Agent
+from heterofedsyn.site.books import Books
+from heterofedsyn.site.settings import SiteSettings
+from site_support import SCHEMA, make_message, make_site, make_study, write_rows
+from support import make_plan
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Steward:
+    """A person in a folder, without a terminal."""
+
+    place: Path
+    capsys: pytest.CaptureFixture[str]
+
+    def __call__(self, *words: str | Path, code: int = 0) -> Said:
+        """What a command says; it must end with this code."""
+        self.capsys.readouterr()
+        found = run(["site", *map(str, words)])
+        out, err = self.capsys.readouterr()
+        assert found == code, err
+        return Said(found, out, err)
+
+    def refused(self, *words: str | Path, code: int = 2) -> str:
+        """The one line of a refusal."""
+        said = self(*words, code=code)
+        assert said.out == ""
+        (line,) = said.err.splitlines()[-1:]
+        assert line.startswith("error: ")
+        return line
+
+    def init(self, **other: str | None) -> list[str]:
+        """The words of `site init` for the usual site."""
+        SCHEMA.save(self.place / "schema.toml")
+        if not (self.place / "rows.csv").exists():
+            write_rows(self.place, SCHEMA)
+        (self.place / "vault").mkdir(exist_ok=True)
+        usual: dict[str, str | None] = {
+            "schema": "schema.toml",
+            "data": "rows.csv",
+            "name": "elmwood",
+            "epsilon": "3",
+            "delta": "1e-9",
+            "study_epsilon": "1",
+            "anchor": "vault/anchor",
+            "socket": "run/agent.sock",
+            "engine": str(os.geteuid()),
+            "group": str(os.getegid()),
+        }
+        given = {name: value for name, value in {**usual, **other}.items() if value is not None}
+        return ["init", *(w for n, v in given.items() for w in (f"--{n.replace('_', '-')}", v))]
+
+    @property
+    def settings(self) -> SiteSettings:
+        return SiteSettings.load(self.place / "site")
+
+    def study(self, file: str = "study.toml", **terms: object) -> Study:
+        study = make_study(sites=("elmwood", "oak"), **terms)
+        study.save(self.place / file)
+        return study
+
+    def answer(self, *messages: bytes) -> None:
+        settings = self.settings
+        with Books.open(settings.folder, settings.anchor) as books:
+            agent = Agent(settings, books, log=lambda line: None)
+            for message in messages:
+                agent.answer(message)
+
+
+@pytest.fixture
+def steward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Steward:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    return Steward(tmp_path, capsys)
+
+
+@pytest.fixture
+def ready(steward: Steward) -> Steward:
+    """A steward whose site is there, with an approved study."""
+    make_site(steward.place)
+    steward.study()
+    steward("approve", "study.toml", "--yes")
+    return steward
+
+
+# INIT
+
+
+def test_init_makes_a_private_folder_and_says_what_it_found(steward: Steward) -> None:
+    rows = write_rows(steward.place, SCHEMA, rows=20)
+    text = rows.read_text().splitlines()
+    rows.write_text("\n".join([*text, "v9,v0,v0", "v0,v9,v9"]) + "\n")
+    said = steward(*steward.init())
+    assert "22 rows read, 2 do not fit; these counts are exact: do not publish them" in said.out
+    for column in ("a0", "a1", "a2"):
+        assert any(column in line and " 1 " in line for line in said.out.splitlines())
+    assert "v9" not in said.out + said.err, "no value of a record"
+    folder = steward.place / "site"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {path.name for path in folder.iterdir()} >= {"site.toml", "ledger", "key.pem", "answers"}
+    settings = steward.settings
+    assert settings.source == rows
+    assert settings.socket == steward.place / "run" / "agent.sock"
+    assert (settings.epsilon, settings.study_epsilon, settings.delta) == (3.0, 1.0, 1e-9)
+    assert (folder / "key.pub").read_text().strip() in said.err
+    assert "same disk" in said.err
+    assert Books.read(settings.folder, settings.anchor).spent.rho == 0
+
+
+def test_init_never_replaces_anything(steward: Steward) -> None:
+    steward(*steward.init())
+    before = {path: path.read_bytes() for path in steward.place.rglob("*") if path.is_file()}
+    assert "never replaced" in steward.refused(*steward.init())
+    assert "never replaced" in steward.refused(*steward.init(folder="other"))
+    assert before == {p: p.read_bytes() for p in steward.place.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("other", "code", "words"),
+    [
+        ({"schema": None, "epsilon": None}, 2, "--schema, --epsilon must be given"),
+        ({"schema": "no.toml"}, 2, "cannot read schema"),
+        ({"data": "no.csv"}, 1, "no such file"),
+        ({"data": "vault"}, 2, "a folder"),
+        ({"name": "a b"}, 2, "site name"),
+        ({"epsilon": "0"}, 2, "epsilon must be above 0"),
+        ({"epsilon": "x"}, 2, "--epsilon"),
+        ({"delta": "1"}, 2, "delta must be above 0"),
+        ({"study_epsilon": "9"}, 2, "at most epsilon"),
+        ({"anchor": "site/anchor"}, 2, "must lie outside"),
+        ({"anchor": "nowhere/anchor"}, 2, "make it first"),
+        ({"socket": "site/x"}, 2, "must lie outside"),
+        ({"socket": "x" * 200}, 2, "longer than 107 bytes"),
+        ({"engine": "nobody-at-all"}, 2, "there is no user 'nobody-at-all'"),
+        ({"group": "nobody-at-all"}, 2, "there is no group 'nobody-at-all'"),
+        ({"unit": "person"}, 1, "no column 'person'"),
+    ],
+)
+def test_init_refuses_in_one_line_and_leaves_nothing(
+    steward: Steward, other: dict[str, str | None], code: int, words: str
+) -> None:
+    arguments = steward.init(**other)
+    before = sorted(steward.place.rglob("*"))
+    assert words in steward.refused(*arguments, code=code)
+    assert sorted(steward.place.rglob("*")) == before
+
+
+@pytest.mark.thorough
+def test_init_asks_on_a_terminal_for_what_was_not_given(steward: Steward) -> None:
+    words = steward.init(name=None, delta=None, study_epsilon=None)
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "wb", buffering=0) as terminal:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "heterofedsyn", "site", *words],
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        os.close(theirs)
+        terminal.write(b"birch\n\n0.5\n")
+        said, _ = child.communicate(timeout=120)
+    assert child.returncode == 0, said
+    settings = steward.settings
+    assert (settings.name, settings.delta, settings.study_epsilon) == ("birch", 1e-9, 0.5)
+    assert "the site's name in studies" in said
+
+
+# PREVIEW
+
+
+@pytest.mark.parametrize("method", ["wavetree", "fedprivsyn", "allmarg", "local-merge"])
+def test_preview_shows_every_fixed_release_and_the_most_of_the_others(
+    steward: Steward, method: str
+) -> None:
+    make_site(steward.place)
+    encoding = make_method(method).encoding(SCHEMA)
+    plan = make_plan(encoding, ("elmwood", "oak"), method=method)
+    study = Study(plan=plan, schema=SCHEMA.settings, quorum=1)
+    study.save(steward.place / "study.toml")
+    shown = preview(study, "elmwood")
+    found = json.loads(steward("preview", "study.toml", "--json").out)
+    assert found["bytes"] == shown.bytes
+    assert found["rho"] == shown.rho == study.plan.budget.rho
+    assert [round_["rho"] for round_ in found["rounds"]] == [r.rho for r in shown.rounds]
+    assert [len(round_["parts"]) for round_ in found["rounds"]] == [
+        len(round_.parts) for round_ in shown.rounds
+    ]
+    settings = steward.settings
+    assert (found["cap_rho"], found["study_cap_rho"]) == (settings.cap.rho, settings.study_cap.rho)
+    assert (found["spent_rho"], found["rows_that_do_not_fit"], found["misfits"]) == (0, 0, {})
+    assert found["refused"] is None
+    said = steward("preview", "study.toml").out
+    for round_ in shown.rounds:
+        assert round_.label in said
+        for part in round_.parts:
+            assert f"{part.sigma:,.1f}" in said
+    assert "(at most)" in said
+    assert "300 rows read, 0 do not fit" in said
+    assert Books.read(settings.folder, settings.anchor).number == 0, "nothing is spent"
+
+
+def test_preview_counts_what_was_spent_and_rows_that_do_not_fit(ready: Steward) -> None:
+    study = Study.load(ready.place / "study.toml")
+    ready.answer(make_message(study, 1, 0.5))
+    rows = ready.place / "rows.csv"
+    rows.write_text(rows.read_text() + "v9,v0,v0\n")
+    found = json.loads(ready("preview", "study.toml", "--json").out)
+    assert found["spent_rho"] == found["spent_on_study_rho"] > 0
+    assert found["misfits"] == {"a0": 1}
+    assert (found["rows_read"], found["rows_that_do_not_fit"]) == (301, 1)
+
+
+def test_preview_says_what_would_be_refused_and_refuses_what_never_can_be(
+    steward: Steward,
+) -> None:
+    make_site(steward.place)
+    steward.study(epsilon=2.0)
+    assert "it would be refused: the study may spend" in steward("preview", "study.toml").out
+    assert "cap per study" in json.loads(steward("preview", "study.toml", "--json").out)["refused"]
+    steward.study(trust="secure-aggregation")
+    assert "'local' trust only" in steward.refused("preview", "study.toml", code=3)
+    steward.study(method="privsyn")
+    for command in (["preview"], ["approve", "--yes"]):
+        line = steward.refused(command[0], "study.toml", *command[1:], code=3)
+        assert "all rows in one place" in line
+    steward.study(method="nothing")
+    assert "there is no method 'nothing'" in steward.refused("preview", "study.toml")
+
+
+# CONSENT
+
+
+def test_consent_needs_a_person_or_a_clear_word(steward: Steward) -> None:
+    make_site(steward.place)
+    study = steward.study()
+    assert "or --yes" in steward.refused("approve", "study.toml")
+    assert list(steward.settings.studies.iterdir()) == []
+    said = steward("approve", "study.toml", "--yes", "--who", "Ada")
+    assert f"approved {study.fingerprint} by Ada at 20" in said.out
+    kept = json.loads((steward.settings.studies / study.fingerprint / "consent.json").read_text())
+    assert (kept["who"], kept["rho"]) == ("Ada", study.plan.budget.rho)
+    steward("approve", "study.toml", "--yes")
+    kept = json.loads((steward.settings.studies / study.fingerprint / "consent.json").read_text())
+    assert kept["who"] != "Ada"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("word", "code"), [(b"y\n", 0), (b"n\n", 130), (b"\n", 130)])
+def test_consent_is_confirmed_on_a_terminal(steward: Steward, word: bytes, code: int) -> None:
+    make_site(steward.place)
+    steward.study()
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "wb", buffering=0) as terminal:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "heterofedsyn", "site", "approve", "study.toml"],
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        os.close(theirs)
+        terminal.write(word)
+        said, _ = child.communicate(timeout=120)
+    assert child.returncode == code, said
+    assert len(list(steward.settings.studies.iterdir())) == (code == 0)
+
+
+def test_consent_says_when_the_table_has_too_little_left(ready: Steward) -> None:
+    ready.study("second.toml", seed=1, epsilon=1.0)
+    assert "remark" not in ready("approve", "second.toml", "--yes").err
+    for number in range(8):
+        study = ready.study("more.toml", seed=number + 2)
+        ready("approve", "more.toml", "--yes")
+        ready.answer(make_message(study, 1, 1.0))
+    assert "refused before its end" in ready("approve", "study.toml", "--yes").err
+
+
+def test_withdrawn_consent_is_found_by_the_start_of_a_fingerprint(ready: Steward) -> None:
+    study = Study.load(ready.place / "study.toml")
+    assert "no one study starts so" in ready.refused("withdraw", "ffff" * 4)
+    assert "no one study starts so" in ready.refused("withdraw", study.fingerprint[:3])
+    ready("withdraw", study.fingerprint[:8])
+    assert "withdrawn before" in ready.refused("withdraw", "study.toml")
+
+
+# LEDGER
+
+
+def test_the_ledger_is_a_table_with_a_bar_and_json(ready: Steward) -> None:
+    study = Study.load(ready.place / "study.toml")
+    ready.answer(make_message(study, 1, 0.5), make_message(study, 2, 0.5))
+    said = ready("ledger").out
+    assert "question 1" in said
+    assert study.fingerprint[:12] in said
+    found = json.loads(ready("ledger", "--json").out)
+    settings = ready.settings
+    account = Books.read(settings.folder, settings.anchor)
+    assert found["spent_rho"] == account.spent.rho
+    assert found["cap_rho"] == settings.cap.rho
+    assert [charge["rho"] for charge in found["charges"]] == [c.rho for c in account.charges]
+    assert f"{found['left_rho'] / found['cap_rho']:.1%} left" in said
+    (bar,) = (line for line in said.splitlines() if "% left" in line)
+    assert bar.count("#") == int(40 * found["left_rho"] / found["cap_rho"])
+    with Books.open(settings.folder, settings.anchor):
+        assert ready("ledger").out == said, "also while an agent serves"
+
+
+def test_a_label_chosen_by_a_hub_cannot_command_a_terminal(ready: Steward) -> None:
+    study = Study.load(ready.place / "study.toml")
+    message = make_message(study, 1, 0.5)
+    query = msgspec.msgpack.decode(message, type=Query)
+    ready.answer(msgspec.msgpack.encode(msgspec.structs.replace(query, label="\x1b[2J[red]")))
+    said = ready("ledger").out
+    assert "\x1b" not in said
+    assert "[2J[red]" in said
+
+
+def test_a_disputed_ledger_is_refused_and_repaired_at_the_price_of_a_study(
+    ready: Steward,
+) -> None:
+    study = Study.load(ready.place / "study.toml")
+    settings = ready.settings
+    older = (settings.folder / "ledger").read_bytes()
+    ready.answer(make_message(study, 1, 0.5))
+    spent = Books.read(settings.folder, settings.anchor).spent.rho
+    assert "nothing to repair" in ready.refused("ledger", "repair")
+    (settings.folder / "ledger").write_bytes(older)
+    for command in (["ledger"], ["serve"], ["preview", "study.toml"]):
+        assert "site ledger repair" in ready.refused(*command, code=3)
+    said = ready("ledger", "repair", "--folder", "site")
+    assert "was booked" in said.out
+    found = json.loads(ready("ledger", "--json").out)
+    assert found["spent_rho"] >= spent + settings.study_cap.rho
+    assert "repair" in ready("ledger").out
+
+
+# RECEIPT
+
+
+def test_a_receipt_is_made_checked_and_refused_when_forged(ready: Steward) -> None:
+    study = Study.load(ready.place / "study.toml")
+    assert "got nothing" in ready.refused("receipt", "study.toml")
+    ready.answer(make_message(study, 1, 0.5))
+    said = ready("receipt", "study.toml", "--out", "receipt.json")
+    assert "receipt in receipt.json" in said.out
+    assert "exists already" in ready.refused("receipt", "study.toml", "--out", "receipt.json")
+    ready("receipt", study.fingerprint[:8])
+    assert len(list(ready.settings.receipts.iterdir())) == 1
+    key = ready.settings.folder / "key.pub"
+    said = ready("verify", "receipt.json", "--key", key)
+    assert "the receipt holds, signed with the key given" in said.out
+    assert "nobody vouched for" in ready("verify", "receipt.json").out
+    found = json.loads(ready("verify", "receipt.json", "--json", "--key", key).out)
+    assert found["valid"] is True
+    assert found["key_known"] is True
+    assert (found["answers"], found["integers"]) == (1, 4)
+    text = (ready.place / "receipt.json").read_text()
+    (ready.place / "forged.json").write_text(text.replace('"elmwood"', '"oak"'))
+    assert "signature does not hold" in ready.refused("verify", "forged.json", code=1)
+    assert "no receipt" in ready.refused("verify", "rows.csv")
+    assert "cannot read" in ready.refused("verify", "missing.json")
+    assert "no public key" in ready.refused("verify", "receipt.json", "--key", "abc")
+
+
+# EVALUATE
+
+
+def test_scores_of_a_release_stay_in_a_private_marked_file(ready: Steward) -> None:
+    schema = ready.place / "schema.toml"
+    rows = ready.place / "rows.csv"
+    made = ["simulate", "--data", rows, "--schema", schema, "--sites", "2", "--method"]
+    made += ["independent", "--epsilon", "1", "--delta", "1e-9", "--out", "out"]
+    assert run([str(word) for word in made]) == 0
+    said = ready("evaluate", "out")
+    path = ready.settings.folder / "evaluations" / "out.json"
+    assert str(path) in said.out
+    assert "computed from private rows: do not publish" in said.err
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    found = json.loads(path.read_text())
+    assert found["warning"] == "computed from private rows: do not publish"
+    assert 0 <= found["floor"]["tvd"]["one_way"] <= found["tvd"]["one_way"] <= 1
+    assert "exists already" in ready.refused("evaluate", "out")
+    ready("evaluate", "out", "--overwrite")
+    assert "lies in a release" in ready.refused("evaluate", "out", "--out", "out/scores.json")
+    assert "no release folder" in ready.refused("evaluate", "missing", code=1)
+    assert "there is no measure" in ready.refused("evaluate", "out", "--only", "x", "--out", "s")
+    (ready.place / "out" / "synthetic.parquet").unlink()
+    ready("evaluate", "out", "--out", "scores.json", "--only", "tvd")
+    assert stat.S_IMODE((ready.place / "scores.json").stat().st_mode) == 0o600
+
+
+# WRONG USE
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["preview", "study.toml"],
+        ["approve", "study.toml"],
+        ["withdraw", "study.toml"],
+        ["serve"],
+        ["ledger"],
+        ["ledger", "--json"],
+        ["ledger", "repair"],
+        ["receipt", "study.toml"],
+        ["evaluate", "out"],
+    ],
+)
+def test_every_command_says_that_there_is_no_site(steward: Steward, words: list[str]) -> None:
+    assert "there is no site in site; make one with" in steward.refused(*words)
+
+
+@pytest.mark.parametrize("command", ["preview", "approve"])
+@pytest.mark.parametrize("text", ["", "x = 1", "\x00", "[plan]"])
+def test_a_file_that_is_no_study_is_refused(ready: Steward, command: str, text: str) -> None:
+    (ready.place / "study.toml").write_text(text)
+    assert "this is no study" in ready.refused(command, "study.toml")
+    assert "cannot read study" in ready.refused(command, "missing.toml")
+
+
+def test_serve_refuses_what_would_not_work(ready: Steward) -> None:
+    settings = ready.settings
+    settings.folder.chmod(0o750)
+    assert "chmod 700" in ready.refused("serve")
+    settings.folder.chmod(0o700)
+    settings.anchor.rename(ready.place / "elsewhere")
+    assert "the anchor" in ready.refused("serve", code=3)
+    (ready.place / "elsewhere").rename(settings.anchor)
+    settings.source.unlink()
+    assert "no such file" in ready.refused("serve", code=1)
+    settings.source.write_text("a0,a1\nv0,v0\n")
+    assert "no column 'a2'" in ready.refused("serve", code=1)
+    settings.schema.unlink()
+    assert "cannot read schema" in ready.refused("serve")
+    assert not settings.socket.exists()
+
+
+def test_no_option_or_setting_of_a_site_is_about_noise(steward: Steward) -> None:
+    commands = ["init", "preview", "approve", "withdraw", "serve", "ledger", "receipt", "evaluate"]
+    for command in commands:
+        said = steward(command, "--help").out
+        assert "seed" not in said, command
+        assert "noise" not in said, command
