@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,7 @@ def connect(kit: Path, user: str | None = None) -> Iterator[Hub]:
     who = user or stated
     if not who:
         raise UsageError("the kit does not say whose it is; name the user with --user")
-    with _plain("reach the server"):
+    with _plain("reach the server"), redirect_stdout(io.StringIO()):
         hub = Hub(new_secure_session(who, str(kit), timeout=_MOST_SECONDS))
     try:
         yield hub

@@ -1,0 +1,52 @@
+"""A site agent for tests: the real one, with the simulation's noise, that waits when it is told to.
+
+Run as `python nvflare_agent.py FOLDER SEED`. While FOLDER.hold holds a number, queries with that
+number or a later one are not answered; nothing has been charged for them then.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+from heterofedsyn.privacy.noise import SimulatedNoise
+from heterofedsyn.protocol import Query, decode
+from heterofedsyn.site.agent import Agent
+from heterofedsyn.site.books import Books
+from heterofedsyn.site.service import Service
+from heterofedsyn.site.settings import SiteSettings
+
+
+class Gate:
+    """An agent that can be told to wait."""
+
+    def __init__(self, agent: Agent, hold: Path) -> None:
+        self._agent = agent
+        self._hold = hold
+
+    def answer(self, message: bytes) -> bytes:
+        number = decode(message, Query).number
+        while self._hold.exists() and number >= int(self._hold.read_text() or 0):
+            time.sleep(0.05)
+        return self._agent.answer(message)
+
+
+def log(text: str) -> None:
+    print(text, flush=True)
+
+
+def main(folder: Path, seed: int) -> None:
+    settings = SiteSettings.load(folder)
+    with Books.open(settings.folder, settings.anchor) as books:
+        agent = Agent(settings, books, noise=SimulatedNoise(seed, settings.name), log=log)
+        gate = Gate(agent, folder.with_name(f"{folder.name}.hold"))
+        with Service(gate, settings, log=log) as service:
+            signal.signal(signal.SIGTERM, lambda *_: service.stop())
+            log(f"answering on {settings.socket}")
+            service.run()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,288 @@
+"""A real federation on this machine, set up by the very blocks of docs/federation.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from heterofedsyn.schema import Schema
+from test_docs import blocks
+
+ROOT = Path(__file__).parents[1]
+GUIDE = {
+    block.words[0]: block.text for block in blocks(ROOT / "docs" / "federation.md") if block.words
+}
+BIN = Path(sys.executable).parent
+HUB, COORDINATOR = "hub", "coordinator"
+PATIENCE = 90.0
+"""Seconds until a process that should be ready counts as broken."""
+
+
+def until(ready: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.1)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process started, and those that they did."""
+    found: list[int] = []
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return found
+    for thread in threads:
+        try:
+            own = [int(word) for word in (thread / "children").read_text().split()]
+        except OSError:
+            continue
+        for child in own:
+            found += [child, *children(child)]
+    return found
+
+
+@dataclass(eq=False)
+class Federation:
+    """One hub, its coordinator and some sites, each with a folder of its own."""
+
+    root: Path
+    sites: tuple[str, ...]
+    port: int = field(default_factory=free_port)
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    fingerprint: str = ""
+
+    # THE GUIDE
+
+    def page(self, name: str, role: str) -> str:
+        """A block of the guide for one role, in folders of this federation."""
+        text = GUIDE[name]
+        who = {HUB: "localhost", COORDINATOR: "coordinator@hub.org"}.get(role, role)
+        for shown, here in (
+            ("/srv/heterofedsyn/venv/bin", str(BIN)),
+            ("/srv/heterofedsyn", str(self.folder(role))),
+            ("/srv/anchor", str(self.folder(role) / "anchor")),
+            ("/run/heterofedsyn", str(self.folder(role) / "run")),
+            ("hub.example.org", "localhost"),
+            ("8002", str(self.port)),
+            ("hfs-engine", str(os.getuid())),
+            ("--group heterofedsyn", f"--group {os.getgid()}"),
+            ("site approve study.toml", "site approve study.toml --yes"),
+        ):
+            text = text.replace(shown, here)
+        if name == "study.sh":
+            return text
+        return text.replace("elmwood", who)
+
+    def write(self, name: str, role: str, path: str | None = None) -> None:
+        """Write a block of the guide to its file."""
+        target = self.folder(role) / (path or name)
+        target.write_text(self.page(name, role), "utf-8")
+
+    def run(self, name: str, role: str, *, ok: bool = True) -> str:
+        """Run a block of the guide; what it says on both channels."""
+        return self.command(["bash", "-euc", self.page(name, role)], role, ok=ok)
+
+    def command(self, command: list[str], role: str, *, ok: bool = True) -> str:
+        done = subprocess.run(
+            command,
+            cwd=self.folder(role),
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            check=False,
+        )
+        assert (done.returncode == 0) is ok, done.stdout
+        return done.stdout
+
+    # SETTING UP
+
+    def folder(self, role: str) -> Path:
+        return self.root / role
+
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "HOME": str(self.root),
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+            "FINGERPRINT": self.fingerprint,
+            "COLUMNS": "100",
+        }
+
+    def provision(self) -> None:
+        """Certificates and kits for everyone, by the guide."""
+        for role in (HUB, COORDINATOR, *self.sites):
+            self.folder(role).mkdir(parents=True)
+        self.write("profile.yml", HUB)
+        said = self.run("ca.sh", HUB)
+        self.fingerprint = re.findall(r"rootca_fingerprint_sha256: (\S+)", said)[0]
+        self.write("participant.yml", HUB)
+        for role in (HUB, COORDINATOR, *self.sites):
+            self.kit(role)
+        shutil.copy(self.folder(HUB) / "authorization.json", self.folder(HUB) / "kit" / "local")
+        self.write("hub-resources.json", HUB, "kit/local/resources.json")
+        for site in self.sites:
+            self.write("authorization.json", site)
+            self.write("resources.json", site)
+            self.run("secure.sh", site)
+
+    def kit(self, role: str) -> None:
+        """A request at a participant, its approval at the hub, and the kit."""
+        folder, hub = self.folder(role), self.folder(HUB)
+        participant = self.page("participant.yml", role)
+        if role == HUB:
+            participant = participant.replace("type: client", "type: server")
+            self.write("authorization.json", HUB)
+        if role == COORDINATOR:
+            participant = participant.replace("type: client", "type: admin, role: lead")
+        participant = re.sub(
+            r"org: [\w@.-]+",
+            "org: hub" if role in (HUB, COORDINATOR) else f"org: {role}",
+            participant,
+        )
+        (folder / "participant.yml").write_text(participant, "utf-8")
+        self.run("request.sh", role)
+        name = next((folder / "request").glob("*.request.zip"))
+        if role != HUB:
+            shutil.copy(name, hub)
+        else:
+            shutil.copy(name, hub / name.name)
+        signed = self.page("approve.sh", role).replace(str(folder), str(hub))
+        self.command(["bash", "-euc", signed], HUB)
+        made = next(hub.glob(f"{name.name.removesuffix('.request.zip')}.signed.zip"))
+        if role != HUB:
+            shutil.copy(made, folder)
+        self.run("kit.sh", role)
+
+    def site(self, name: str, rows: pa.Table, schema: Schema) -> None:
+        """A site with these rows, set up by the guide."""
+        folder = self.folder(name)
+        for part in ("rows", "anchor"):
+            (folder / part).mkdir()
+        schema.save(folder / "rows" / "schema.toml")
+        pyarrow.parquet.write_table(rows, folder / "rows" / "rows.parquet")
+        self.run("site.sh", name)
+
+    # RUNNING
+
+    def start(self, unit: str, role: str) -> None:
+        """What a unit of the guide starts, with its environment, as a process of ours."""
+        text = self.page(unit, role)
+        (line,) = re.findall(r"^ExecStart=(.+)$", text, re.MULTILINE)
+        named = dict(re.findall(r"^Environment=(\w+)=(.+)$", text, re.MULTILINE))
+        named.pop("NUMBA_CACHE_DIR", None)  # what other tests compiled is good enough
+        self.spawn(f"{role} {unit}", line.split(), {**self.environment(), **named})
+
+    def agent(self, site: str, seed: int | None = None) -> None:
+        """The site's agent: as the unit says or, with a seed, the one for tests."""
+        if seed is None:
+            self.start("heterofedsyn-agent.service", site)
+        else:
+            script = Path(__file__).with_name("nvflare_agent.py")
+            command = [sys.executable, str(script), str(self.folder(site) / "site"), str(seed)]
+            self.spawn(f"{site} heterofedsyn-agent.service", command, self.environment())
+        log = self.log(f"{site} heterofedsyn-agent.service")
+        until(lambda: "answering on" in log.read_text(), f"agent of {site}")
+
+    def spawn(self, name: str, command: list[str], environment: dict[str, str]) -> None:
+        with self.log(name).open("wb") as log:
+            self.processes[name] = subprocess.Popen(
+                command,
+                cwd=self.root,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def log(self, name: str) -> Path:
+        return self.root / f"{name.replace(' ', '-')}.log"
+
+    def end(self, name: str, number: int = signal.SIGKILL) -> None:
+        """End a process of ours, and those it started, by their ids."""
+        process = self.processes.pop(name)
+        started = children(process.pid)
+        process.send_signal(number)
+        process.wait(PATIENCE)
+        for pid in started:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def hold(self, site: str, number: int | None) -> None:
+        """Let the test agent of a site wait before queries from this number on, or no longer."""
+        path = self.folder(site) / "site.hold"
+        if number is None:
+            path.unlink()
+        else:
+            path.write_text(str(number))
+
+    def server(self) -> None:
+        self.start("heterofedsyn-hub.service", HUB)
+        until(self._listening, "the server's port")
+
+    def _listening(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def connected(self) -> set[str]:
+        """The sites that the server sees, as it tells the coordinator."""
+        from heterofedsyn.engines.nvflare.job import EngineError, connect
+
+        try:
+            with connect(self.folder(COORDINATOR) / "kit") as hub:
+                return {client.name for client in hub._session.get_connected_client_list()}
+        except EngineError:
+            return set()
+
+    def ledger(self, site: str) -> dict[str, object]:
+        folder = str(self.folder(site) / "site")
+        found: dict[str, object] = json.loads(
+            self.command(
+                [str(BIN / "heterofedsyn"), "site", "ledger", "--json", "--folder", folder], site
+            )
+        )
+        return found
+
+
+@contextmanager
+def federation(root: Path, tables: dict[str, pa.Table], schema: Schema) -> Iterator[Federation]:
+    """A federation whose server and engines run; agents are started by the tests."""
+    made = Federation(root, tuple(tables))
+    made.provision()
+    for name, rows in tables.items():
+        made.site(name, rows, schema)
+    schema.save(made.folder(COORDINATOR) / "schema.toml")
+    try:
+        made.server()
+        for site in made.sites:
+            made.start("heterofedsyn-engine.service", site)
+        until(lambda: made.connected() == {*made.sites}, "sites at the server")
+        yield made
+    finally:
+        for name in list(made.processes):
+            made.end(name)

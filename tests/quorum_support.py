@@ -1,0 +1,59 @@
+"""Sites in memory that answer a study's queries, and remember who was asked."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+from heterofedsyn.hub import federate, make_method
+from heterofedsyn.hub.method import settings_of
+from heterofedsyn.hub.rounds import Reply
+from heterofedsyn.privacy.noise import SimulatedNoise
+from heterofedsyn.protocol import Answer, Plan, Query, Study, decode, encode
+from heterofedsyn.site import Site
+from support import categories, deal, dependent_table
+
+SITES = ("one", "two", "three")
+SCHEMA = categories(3, 4, 5, label=0)
+TABLE = dependent_table(SCHEMA.domain, 6_000)
+
+
+class Sites:
+    """All sites of a plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        tables = deal(TABLE, len(plan.sites))
+        self.sites = {
+            name: Site(name, table, plan, SimulatedNoise(5, name))
+            for name, table in zip(plan.sites, tables, strict=True)
+        }
+        self.asked: list[tuple[Query, tuple[str, ...]]] = []
+
+    def carry(self, query: Query, to: tuple[str, ...]) -> list[Reply]:
+        """The answers of these sites."""
+        self.asked.append((query, to))
+        return [decode(self.sites[name].answer(encode(query)), Answer) for name in to]
+
+    def spent(self) -> dict[str, float]:
+        """What every site has booked."""
+        return {name: site.ledger.spent.rho for name, site in self.sites.items()}
+
+
+def study_of(method: str, quorum: int, **terms: Any) -> tuple[Study, Sites]:
+    """A study over three sites, and the sites."""
+    made = make_method(method)
+    plan = Plan(
+        schema=made.encoding(SCHEMA).fingerprint,
+        method=method,
+        settings=settings_of(made),
+        sites=SITES,
+        **{"epsilon": 4.0, "delta": 1e-9, "seed": 7, **terms},
+    )
+    study = Study(plan=plan, schema=tomllib.loads(SCHEMA.to_toml()), quorum=quorum)
+    return study, Sites(plan)
+
+
+def asked(study: Study) -> Query:
+    """The first query of a study."""
+    method = make_method(study.plan.method, study.plan.settings)
+    return next(federate(study.encoding, study.plan, method, study.quorum))

@@ -1,0 +1,134 @@
+"""Finished rounds outlast the hub, and nobody else's rounds are taken for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from heterofedsyn.errors import UsageError
+from heterofedsyn.hub import Absence, QuorumLost, Release, conduct
+from heterofedsyn.hub.journal import Journal, JournalError
+from heterofedsyn.hub.rounds import Reply
+from heterofedsyn.protocol import Query
+from quorum_support import SITES, asked, study_of
+
+
+class Stop(Exception):
+    """The hub is killed."""
+
+
+def saved(release: Release, folder: Path) -> dict[str, bytes]:
+    place = release.save(folder)
+    return {path.name: path.read_bytes() for path in place.iterdir()}
+
+
+@pytest.mark.parametrize("killed_in", [0, 1, 2, 3])
+def test_a_hub_killed_in_any_round_ends_with_the_same_release(
+    killed_in: int, tmp_path: Path
+) -> None:
+    study, sites = study_of("wavetree", quorum=3)
+    whole = saved(
+        conduct(study, Journal.create(tmp_path / "one", study), sites.carry), tmp_path / "a"
+    )
+    many = len(sites.asked)
+    study, sites = study_of("wavetree", quorum=3)
+
+    def killed(query: Query, to: tuple[str, ...]) -> list[Reply]:
+        if query.number == killed_in:
+            sites.carry(query, to)  # sites answered and charged, the hub never knew
+            raise Stop
+        return sites.carry(query, to)
+
+    folder = tmp_path / "two"
+    with pytest.raises(Stop):
+        conduct(study, Journal.create(folder, study), killed)
+    assert Journal.open(folder, study).finished == killed_in
+    before = sites.spent()
+    release = conduct(study, Journal.open(folder, study), sites.carry)
+    assert saved(release, tmp_path / "b") == whole
+    assert len(sites.asked) == many + 1  # the interrupted round, once more
+    numbers = [query.number for query, _ in sites.asked]
+    assert numbers == [*range(killed_in + 1), *range(killed_in, many)]
+    assert before[SITES[0]] <= sites.spent()[SITES[0]] <= study.plan.budget.rho
+
+
+def test_below_quorum_the_rounds_before_are_kept_and_the_rest_is_asked_again(
+    tmp_path: Path,
+) -> None:
+    study, sites = study_of("allmarg", quorum=2)
+
+    def dead(query: Query, to: tuple[str, ...]) -> list[Reply]:
+        if query.number == 1:
+            return [
+                *sites.carry(query, (SITES[0],)),
+                *(Absence(s, "refused (unavailable)") for s in to[1:]),
+            ]
+        return sites.carry(query, to)
+
+    folder = tmp_path / "rounds"
+    with pytest.raises(QuorumLost, match=r"at least 2 of 3 sites, but 1 are left.*unavailable"):
+        conduct(study, Journal.create(folder, study), dead)
+    assert Journal.open(folder, study).finished == 1
+    release = conduct(study, Journal.open(folder, study), sites.carry)
+    assert "missed" not in str(release.run.remarks)
+    assert sites.spent()[SITES[0]] <= study.plan.budget.rho
+
+
+def test_a_site_left_out_before_stays_out_after_resuming(tmp_path: Path) -> None:
+    study, sites = study_of("wavetree", quorum=2)
+
+    def without(query: Query, to: tuple[str, ...]) -> list[Reply]:
+        if query.number == 2:
+            raise Stop
+        found: list[Reply] = list(sites.carry(query, tuple(s for s in to if s != SITES[2])))
+        return [*found, *(Absence(s, "gave no answer in time") for s in to if s == SITES[2])]
+
+    folder = tmp_path / "rounds"
+    with pytest.raises(Stop):
+        conduct(study, Journal.create(folder, study), without)
+    sites.asked.clear()
+    conduct(study, Journal.open(folder, study), sites.carry)
+    assert sites.asked
+    assert all(to == SITES[:2] for _, to in sites.asked)
+
+
+def test_a_journal_of_another_plan_is_refused(tmp_path: Path) -> None:
+    study, _ = study_of("allmarg", quorum=3)
+    other, _ = study_of("allmarg", quorum=3, epsilon=2.0)
+    Journal.create(tmp_path / "rounds", study)
+    with pytest.raises(UsageError, match="another study"):
+        Journal.open(tmp_path / "rounds", other)
+
+
+def test_a_journal_is_neither_replaced_nor_resumed_from_nothing(tmp_path: Path) -> None:
+    study, _ = study_of("allmarg", quorum=3)
+    with pytest.raises(UsageError, match="no rounds to resume"):
+        Journal.open(tmp_path / "rounds", study)
+    Journal.create(tmp_path / "rounds", study)
+    with pytest.raises(UsageError, match="--resume"):
+        Journal.create(tmp_path / "rounds", study)
+
+
+def test_a_damaged_round_or_one_of_another_query_is_refused(tmp_path: Path) -> None:
+    study, sites = study_of("allmarg", quorum=3)
+    journal = Journal.create(tmp_path / "rounds", study)
+    conduct(study, journal, sites.carry)
+    first, second = sorted((tmp_path / "rounds").glob("*.round"))
+    query = asked(study)
+    data = first.read_bytes()
+    for damaged in (b"", data[:-1], data[:60], data.replace(b"one-way", b"one-wax"), b"x" + data):
+        first.write_bytes(damaged)
+        with pytest.raises(JournalError, match="damaged"):
+            journal.find(query)
+    first.write_bytes(second.read_bytes())
+    with pytest.raises(JournalError, match="another query"):
+        journal.find(query)
+    first.write_bytes(data)
+    assert journal.find(query) is not None
+
+
+def test_a_journal_is_for_the_hub_alone(tmp_path: Path) -> None:
+    study, _ = study_of("allmarg", quorum=3)
+    Journal.create(tmp_path / "rounds", study)
+    assert (tmp_path / "rounds").stat().st_mode & 0o777 == 0o700

@@ -1,0 +1,258 @@
+"""A study goes on without a site that misses a round, and says so; nothing else changes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heterofedsyn.hub import METHODS, Absence, QuorumLost, Release, federate, load, make_method
+from heterofedsyn.hub.rounds import NO_ANSWER, NOT_ASKED, Reply, Roll, Round, receive
+from heterofedsyn.marginals.statistics import Flat, Total
+from heterofedsyn.protocol import Answer, Part, Query, Released, Study
+from quorum_support import SITES, Sites, study_of
+
+FEDERATED = sorted(name for name, kind in METHODS.items() if not kind.pools)
+Change = Callable[[Answer], Reply | list[Reply] | None]
+
+
+def drive(study: Study, sites: Sites, change: Change, *, first: int = 0) -> Release:
+    """Run a study in which the answers of the last site are changed from some round on."""
+    method = make_method(study.plan.method, study.plan.settings)
+    hub = federate(study.encoding, study.plan, method, study.quorum)
+    gone = False
+    query = next(hub)
+    try:
+        while True:
+            to = (
+                (query.to,) if query.to else tuple(s for s in SITES if not (gone and s == SITES[2]))
+            )
+            replies: list[Reply] = []
+            for reply in sites.carry(query, to):
+                if reply.site == SITES[2] and query.number >= first and isinstance(reply, Answer):
+                    found = change(reply)
+                    gone = found is not reply
+                    replies += found if isinstance(found, list) else [found] if found else []
+                else:
+                    replies.append(reply)
+            query = hub.send(replies)
+    except StopIteration as stop:
+        release: Release = stop.value
+        return release
+
+
+def part(answer: Answer, **fields: object) -> Answer:
+    first = msgspec.structs.replace(answer.parts[0], **fields)
+    return msgspec.structs.replace(answer, parts=(first, *answer.parts[1:]))
+
+
+def filled(answer: Answer, value: int) -> Answer:
+    many = len(answer.parts[0].data) // 8
+    return part(answer, data=np.full(many, value).astype("<i8").tobytes())
+
+
+FAULTS: dict[str, Change] = {
+    NO_ANSWER: lambda answer: None,
+    "refused (over the cap)": lambda answer: Absence(answer.site, "refused (over the cap)"),
+    "answered another query": lambda a: msgspec.structs.replace(a, query="0" * 64),
+    "answered another number of parts": lambda a: msgspec.structs.replace(a, parts=a.parts[1:]),
+    "sent a release of the wrong length": lambda a: part(a, data=a.parts[0].data + bytes(8)),
+    "used other noise than agreed": lambda a: part(a, sigma=a.parts[0].sigma * 0.999),
+    "sent a number beyond 2^53": lambda a: filled(a, 2**53),
+    "answered more than once": lambda a: [a, a],
+}
+
+
+@pytest.mark.parametrize("reason", FAULTS)
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_site_without_a_good_answer_is_left_out_and_named(reason: str, first: int) -> None:
+    study, sites = study_of("allmarg", quorum=2)
+    run = drive(study, sites, FAULTS[reason], first=first).run
+    assert run.missed is not msgspec.UNSET
+    found = [(missed.site, missed.round, missed.reason) for missed in run.missed]
+    assert found == [
+        (SITES[2], first + 1, reason),
+        *((SITES[2], later + 1, NOT_ASKED) for later in range(first + 1, 2)),
+    ]
+    assert f"three {reason} in round {first + 1}" in run.remarks[-1 if first == 0 else -2]
+
+
+@pytest.mark.parametrize("reason", FAULTS)
+def test_all_faults_leave_the_same_table(reason: str) -> None:
+    """What is wrong with an answer changes what is said about it, and nothing else."""
+    study, sites = study_of("allmarg", quorum=2)
+    other = drive(study, sites, FAULTS[reason], first=1)
+    study, sites = study_of("allmarg", quorum=2)
+    usual = drive(study, sites, FAULTS[NO_ANSWER], first=1)
+    assert other.privacy == usual.privacy
+    assert other.sample(100, seed=1).equals(usual.sample(100, seed=1))
+
+
+@pytest.mark.parametrize("name", FEDERATED)
+def test_every_method_ends_without_a_site_that_dies_after_the_first_round(name: str) -> None:
+    study, sites = study_of(name, quorum=2)
+    release = drive(study, sites, FAULTS[NO_ANSWER], first=1)
+    if name == "independent":
+        assert release.run.missed is msgspec.UNSET  # it has one round only
+        return
+    assert release.run.missed is not msgspec.UNSET
+    assert {missed.site for missed in release.run.missed} == {SITES[2]}
+    assert release.sample(50, seed=0).num_rows == 50
+    whole = drive(*study_of(name, quorum=2), lambda answer: answer)
+    assert whole.run.missed is msgspec.UNSET
+    if name != "local-merge":  # there the rows of the missing site are missing
+        assert release.run.noisy_total == pytest.approx(whole.run.noisy_total, rel=0.1)
+
+
+def test_local_merge_leaves_out_the_rows_of_a_missing_site_and_asks_it_no_more() -> None:
+    study, sites = study_of("local-merge", quorum=2)
+    release = drive(study, sites, FAULTS[NO_ANSWER])
+    assert len(release.model.targets) == 2
+    assert [query.to for query, _ in sites.asked].count(SITES[2]) == 1
+    assert release.run.missed is not msgspec.UNSET
+    assert [missed.site for missed in release.run.missed] == [SITES[2]]
+
+
+def test_what_a_missing_site_may_have_been_charged_is_booked_and_no_more() -> None:
+    study, sites = study_of("wavetree", quorum=2)
+    release = drive(study, sites, FAULTS[NO_ANSWER], first=1)
+    booked = {account.site: account for account in release.privacy.sites}
+    assert [charge.label for charge in booked[SITES[2]].charges] == ["total", "one-way"]
+    assert booked[SITES[2]].rho == pytest.approx(sites.spent()[SITES[2]], rel=1e-12)
+    assert booked[SITES[0]].rho == pytest.approx(sites.spent()[SITES[0]], rel=1e-12)
+    assert booked[SITES[2]].rho < booked[SITES[0]].rho <= release.privacy.rho
+
+
+@pytest.mark.parametrize("quorum", [1, 2, 3])
+def test_the_study_stops_when_fewer_than_the_quorum_are_left(quorum: int) -> None:
+    study, sites = study_of("allmarg", quorum=quorum)
+    hub = federate(study.encoding, study.plan, make_method("allmarg"), quorum)
+    query = next(hub)
+    enough = sites.carry(query, SITES[:quorum])
+    assert hub.send(enough).number == 1
+    hub = federate(study.encoding, study.plan, make_method("allmarg"), quorum)
+    query = next(hub)
+    with pytest.raises(QuorumLost, match=f"at least {quorum} of 3 sites.*'three' gave no answer"):
+        hub.send(sites.carry(query, SITES[: quorum - 1]))
+
+
+def test_answers_of_strangers_and_of_sites_left_out_are_not_looked_at() -> None:
+    study, sites = study_of("allmarg", quorum=2)
+    hub = federate(study.encoding, study.plan, make_method("allmarg"), 2)
+    query = next(hub)
+    query = hub.send(sites.carry(query, SITES[:2]))
+    answers = sites.carry(query, SITES)
+    stranger = msgspec.structs.replace(answers[0], site="four")
+    with pytest.raises(StopIteration) as done:
+        hub.send([*answers, stranger])
+    release: Release = done.value.value
+    assert release.run.missed is not msgspec.UNSET
+    assert [(m.site, m.reason) for m in release.run.missed] == [
+        (SITES[2], NO_ANSWER),
+        (SITES[2], NOT_ASKED),
+    ]
+
+
+def test_a_release_with_missing_sites_is_written_and_read_back(tmp_path: Path) -> None:
+    study, sites = study_of("wavetree", quorum=2)
+    release = drive(study, sites, FAULTS[NO_ANSWER], first=1)
+    release.save(tmp_path / "release")
+    assert load(tmp_path / "release").run == release.run
+    run = json.loads((tmp_path / "release" / "run.json").read_text())
+    assert run["missed"][0] == {
+        "site": "three",
+        "round": 2,
+        "label": "one-way",
+        "reason": NO_ANSWER,
+    }
+    assert [scaled["round"] for scaled in run["scaled"]] == [2, 3, 4][: len(run["scaled"])]
+    assert all(1.2 < scaled["factor"] < 1.9 for scaled in run["scaled"])  # a third is missing
+    assert [summary["site"] for summary in run["differences"]] == ["one", "two"]
+
+
+# SCALING
+
+
+def answered(totals: dict[str, float], sigma: float = 2.0) -> Round:
+    """A round in which sites tell their totals."""
+    query = Query(study="s", number=0, label="total", parts=())
+    parts = {
+        site: Released.of(np.array([round(total)]), sensitivity=1.0, sigma=sigma, rho=0.1)
+        for site, total in totals.items()
+    }
+    query = msgspec.structs.replace(query, parts=(_asked(Total()),))
+    return Round(query, tuple(_answer(query, site, found) for site, found in parts.items()))
+
+
+def _asked(statistic: Total | Flat) -> Part:
+    return Part(statistic, 0.5)
+
+
+def _answer(query: Query, site: str, released: Released) -> Answer:
+    return Answer(study="s", query=query.fingerprint, site=site, simulated=True, parts=(released,))
+
+
+@given(
+    st.lists(st.integers(-50, 100_000), min_size=2, max_size=6),
+    st.integers(0, 5),
+)
+def test_sums_over_fewer_sites_are_multiplied_by_the_ratio_of_totals(
+    totals: list[int], gone: int
+) -> None:
+    names = [f"s{i}" for i in range(len(totals))]
+    roll = Roll(tuple(names), 1).after(answered(dict(zip(names, totals, strict=True))))
+    left = [name for name in names if name != f"s{gone}"]
+    later = answered(dict.fromkeys(left, 10.0))
+    found = roll.fitted(later)
+    part = sum(totals[names.index(name)] for name in left)
+    expected = max(1.0, sum(totals) / max(part, 2.0 * math.sqrt(len(left))))
+    assert found.factor == pytest.approx(expected if len(left) < len(names) else 1.0)
+    (plain,), (scaled,) = later.totals(), found.totals()
+    assert scaled.values == pytest.approx(plain.values * found.factor)
+    assert scaled.variance == pytest.approx(plain.variance * found.factor**2)
+
+
+def test_without_a_known_total_nothing_is_scaled() -> None:
+    roll = Roll(("a", "b"), 1)
+    assert roll.fitted(answered({"a": 5.0})).factor == 1.0
+
+
+def test_totals_come_from_flat_one_ways_too_by_inverse_variance() -> None:
+    roll = Roll(("a", "b"), 1).after(answered({"a": 100.0, "b": 300.0}, sigma=1.0))
+    flat = Query(study="s", number=1, label="one-way", parts=(_asked(Flat(("x",))),))
+    told = {
+        site: Released.of(np.array(counts), sensitivity=1.0, sigma=1.0, rho=0.1)
+        for site, counts in {"a": [60, 70], "b": [100, 230]}.items()
+    }
+    roll = roll.after(Round(flat, tuple(_answer(flat, s, r) for s, r in told.items())))
+    a, b = (2 * 100 + 130) / 3, (2 * 300 + 330) / 3
+    assert roll.fitted(answered({"a": 5.0})).factor == pytest.approx((a + b) / a)
+
+
+def test_nobody_missing_changes_no_byte(tmp_path: Path) -> None:
+    study, sites = study_of("wavetree", quorum=1)
+    lenient = drive(study, sites, lambda answer: answer).save(tmp_path / "a")
+    study, sites = study_of("wavetree", quorum=3)
+    strict = drive(study, sites, lambda answer: answer).save(tmp_path / "b")
+    for path in lenient.iterdir():
+        assert path.read_bytes() == (strict / path.name).read_bytes()
+    run = json.loads((strict / "run.json").read_text())
+    assert "missed" not in run
+    assert "scaled" not in run
+
+
+def test_receiving_again_what_was_received_changes_nothing() -> None:
+    study, sites = study_of("wavetree", quorum=2)
+    hub = federate(study.encoding, study.plan, make_method("wavetree"), 2)
+    query = next(hub)
+    replies = [*sites.carry(query, SITES[:2]), Absence(SITES[2], "refused (malformed)")]
+    once = receive(query, replies, study.encoding.domain, study.plan, SITES)
+    again = receive(query, once.replies, study.encoding.domain, study.plan, SITES)
+    assert (once.answers, once.absent) == (again.answers, again.absent)
