@@ -17,18 +17,21 @@ from pathlib import Path
 from agent_support import FreshNoise
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.site.agent import Agent, Refused
-from heterofedsyn.site.books import ANSWERS, Books, _Chain
+from heterofedsyn.site.books import ANSWERS, Books, Charged, _Chain
 from heterofedsyn.site.settings import SiteSettings
 
 MOMENT = "at any moment"
 STEPS = (
     "before the charge",
-    "in the middle of an entry",
-    "before the anchor",
-    "while writing the anchor",
+    "in the middle of the charge",
+    "before anchoring the charge",
+    "while anchoring the charge",
     "after the charge",
     "after the noise",
     "while storing",
+    "in the middle of noting the answer",
+    "before anchoring the answer",
+    "while anchoring the answer",
     "after storing",
     "before sending",
     "while sending",
@@ -57,22 +60,24 @@ class FatedBooks(Books):
         self, study: str, query: str, label: str, cost: Budget, **terms: object
     ) -> None:
         self.fate.reached("before the charge")
-        super().charge(study, query, label, cost, **terms)  # type: ignore[arg-type]
+        super().charge(study, query, label, cost, **terms)
         self.fate.reached("after the charge")
 
     def _put(self, chain: _Chain) -> None:
         line = chain.lines[-1]
         place = len(chain.data) - len(line)
+        charged = isinstance(chain.entries[-1], Charged)
         self.fate.reached(
-            "in the middle of an entry",
+            "in the middle of the charge" if charged else "in the middle of noting the answer",
             lambda: os.pwrite(self._ledger, line[: len(line) // 2], place),
         )
         super()._put(chain)
 
     def _write_anchor(self, chain: _Chain) -> None:
-        self.fate.reached("before the anchor")
+        what = "charge" if isinstance(chain.entries[-1], Charged) else "answer"
+        self.fate.reached(f"before anchoring the {what}")
         new = self._anchor.with_name(f".{self._anchor.name}.new")
-        self.fate.reached("while writing the anchor", lambda: new.write_bytes(b'{"number":'))
+        self.fate.reached(f"while anchoring the {what}", lambda: new.write_bytes(b'{"number":'))
         super()._write_anchor(chain)
 
     def keep(self, query: str, answer: bytes, asked: bytes = b"") -> None:

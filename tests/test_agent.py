@@ -28,7 +28,7 @@ from agent_support import (
     make_site,
     make_study,
 )
-from heterofedsyn.errors import UsageError
+from heterofedsyn.errors import DataError, UsageError
 from heterofedsyn.marginals import Dependence, Flat, Grouped, Haar, Sketched, Statistic, Total
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noise import SecureNoise, SimulatedNoise
@@ -459,6 +459,15 @@ def test_rows_that_cannot_be_read_are_like_any_other_trouble(site: Setup) -> Non
     site.agent.answer(ask(study, PAIR))
 
 
+def test_rows_that_cannot_be_read_meet_the_steward_before_any_hub(site: Setup) -> None:
+    site.agent.prepare()
+    assert "read 20 rows" in site.lines[0]
+    with site.settings.source.open("a") as file:
+        file.write("v0,v1\n")
+    with pytest.raises(DataError, match="row 22"):
+        site.another().prepare()
+
+
 def test_a_surprise_in_the_rows_is_unavailable_and_quotes_nothing(
     site: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -500,6 +509,19 @@ def test_a_ledger_in_dispute_makes_the_site_unavailable_and_no_more(site: Setup)
     assert len(site.books.account.charges) == 2
 
 
+def test_an_answer_that_was_lost_makes_its_query_unavailable_and_no_other(site: Setup) -> None:
+    study = approved_study(site.settings)
+    message = ask(study, PAIR)
+    query = decode(site.agent.answer(message), Answer).query
+    stored = site.settings.folder / "answers" / query
+    data = stored.read_bytes()
+    stored.unlink()
+    assert site.refusal(message).reason is Reason.UNAVAILABLE
+    site.agent.answer(ask(study, PAIR, label="another"))
+    stored.write_bytes(data)
+    assert site.agent.answer(message) == data[-len(site.agent.answer(message)) :]
+
+
 # Noise
 
 
@@ -528,7 +550,7 @@ def test_no_file_option_or_variable_gives_an_agent_a_noise_seed(
             answers.append(decode(Agent(setup, books, log=print).answer(message), Answer))
     assert not any(answer.simulated for answer in answers)
     values = [np.concatenate([part.values for part in answer.parts]) for answer in answers]
-    assert not np.array_equal(*values)
+    assert not np.array_equal(values[0], values[1])
 
 
 def test_a_budget_of_the_steward_bounds_what_a_study_gets(tmp_path: Path) -> None:

@@ -139,6 +139,51 @@ def test_a_damaged_answer_is_never_replaced_by_another(place: Place) -> None:
                 books.kept("one")
 
 
+def test_an_answer_that_was_lost_is_never_drawn_again(place: Place) -> None:
+    with place.open() as books:
+        for query in ("one", "two"):
+            charge(books, query)
+            books.keep(query, f"answer to {query}".encode())
+    answers = place.folder / "answers"
+    (answers / "one").replace(answers / "two")
+    for _ in range(2):
+        with place.open() as books:
+            for query in ("one", "two"):
+                with pytest.raises(LedgerUnavailable, match="must not be drawn again"):
+                    books.kept(query)
+                with pytest.raises(LedgerDisputed, match="answered before"):
+                    books.keep(query, b"another answer")
+
+
+def test_a_stored_answer_that_the_ledger_does_not_know_never_left(place: Place) -> None:
+    with place.open() as books:
+        charge(books, "one")
+        ledger, anchor = place.ledger.read_bytes(), place.anchor.read_bytes()
+        books.keep("one", b"an answer")
+    # As if the agent had died between the two.
+    place.ledger.write_bytes(ledger)
+    place.anchor.write_bytes(anchor)
+    with place.open() as books:
+        assert books.kept("one") is None
+        books.keep("one", b"another answer")
+        assert books.kept("one") == b"another answer"
+
+
+def test_after_a_repair_only_what_is_known_to_be_answered_is_paid(place: Place) -> None:
+    with place.open() as books:
+        for query in ("one", "two"):
+            charge(books, query)
+        books.keep("one", b"an answer")
+    place.anchor.unlink()
+    spent = place.repair()
+    with place.open() as books:
+        assert books.kept("one") == b"an answer"
+        books.charge("study", "one", "q", COST, cap=CAP, study_cap=STUDY_CAP)
+        assert books.account.spent == spent
+        books.charge("study", "two", "q", COST, cap=CAP, study_cap=STUDY_CAP)
+        assert books.account.spent > spent
+
+
 def test_entries_form_a_chain_and_the_anchor_knows_its_end(place: Place) -> None:
     place.charge("one", "two", "three")
     lines = place.ledger.read_bytes().splitlines(keepends=True)

@@ -23,7 +23,7 @@ from heterofedsyn.marginals.counting import Counts
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise
 from heterofedsyn.protocol.study import Study
-from heterofedsyn.schema import encode
+from heterofedsyn.schema import Schema, encode
 from heterofedsyn.site.books import Books
 from heterofedsyn.site.consent import NotApproved, approved
 from heterofedsyn.site.settings import SiteSettings
@@ -98,6 +98,15 @@ class Agent:
             except Exception as error:
                 raise _refusal(error) from None
 
+    def prepare(self) -> None:
+        """Read all rows once, so that what is wrong with them meets the steward and not a hub.
+
+        Raises:
+            HeterofedsynError: saying which row of which file cannot be read.
+        """
+        with self._turn:
+            self._read(self._settings.public, self._settings.unit, 1)
+
     def _answer(self, message: bytes) -> bytes:
         query = read_query(message)
         study, consent = approved(self._settings, query.study)
@@ -129,12 +138,11 @@ class Agent:
             Refused: as unavailable, whatever is wrong: rows may be what is wrong.
         """
         try:
-            return self._counted(study)
+            return self._read(study.encoding, study.plan.unit, study.plan.rows_per_unit)
         except Exception as error:
             raise Refused(Reason.UNAVAILABLE, _words(error)) from None
 
-    def _counted(self, study: Study) -> Counts:
-        schema, unit, most = study.encoding, study.plan.unit, study.plan.rows_per_unit
+    def _read(self, schema: Schema, unit: str | None, most: int) -> Counts:
         key = (schema.fingerprint, unit, most)
         if key not in self._tables:
             while len(self._tables) >= _MOST_TABLES:

@@ -1,9 +1,11 @@
 """A site's ledger on disk: what one table has spent in its life, and every answer it gave.
 
 The ledger is a file of lines, each one entry with the hash of the line before it. After an entry
-is on disk, its number, its hash and what is spent by then go to the anchor, a file elsewhere, and
-only then may noise be drawn. So an entry that the anchor does not know yet has released nothing,
-and a ledger that knows less than its anchor has lost something.
+is on disk, its number, its hash and what is spent by then go to the anchor, a file elsewhere.
+Only then may noise be drawn; and only when the answer is on disk and an entry with its hash is in
+the ledger may it leave. So an entry that the anchor does not know yet has released nothing, a
+ledger that knows less than its anchor has lost something, and an answer that was lost is never
+drawn again.
 """
 
 from __future__ import annotations
@@ -64,11 +66,19 @@ class Charged(_Line, frozen=True, tag="charged", kw_only=True):
     integers: int
 
 
+class Answered(_Line, frozen=True, tag="answered", kw_only=True):
+    """A charged query whose answer is stored and may leave; it books nothing more."""
+
+    query: str
+    stored: str
+    """Hash of what is stored."""
+
+
 class Repaired(_Line, frozen=True, tag="repaired", kw_only=True):
     """What was booked because entries may have been lost."""
 
 
-Entry: TypeAlias = Opened | Charged | Repaired
+Entry: TypeAlias = Opened | Charged | Answered | Repaired
 _DECODER = msgspec.json.Decoder[Entry](Entry)
 
 
@@ -110,6 +120,29 @@ class Kept:
     answer: bytes
     asked: bytes
 
+    @classmethod
+    def load(cls, path: Path) -> Kept | None:
+        """What is stored in a file, or None if there is none.
+
+        Raises:
+            LedgerUnavailable: if it is damaged or cannot be read.
+        """
+        with _saying("read", path):
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:
+                return None
+        size = int.from_bytes(data[32:40], "big")
+        kept = cls(answer=data[40 + size :], asked=data[40 : 40 + size])
+        if kept.to_bytes() != data:
+            raise LedgerUnavailable(f"{path} is damaged; restore it from a copy")
+        return kept
+
+    def to_bytes(self) -> bytes:
+        """The file: a hash of the rest, the length of the query, the query, the answer."""
+        body = len(self.asked).to_bytes(8, "big") + self.asked + self.answer
+        return hashlib.sha256(body).digest() + body
+
 
 class Books:
     """The ledger and the answers of one site, open for one agent; not for several threads at once.
@@ -124,7 +157,8 @@ class Books:
         self._lock = lock
         self._ledger = -1
         self._chain = _Chain()
-        self._by_query: dict[str, Charged] = {}
+        self._charged: dict[str, Charged] = {}
+        self._answered: dict[str, Answered] = {}
         self._sound = False
 
     @classmethod
@@ -239,19 +273,7 @@ class Books:
         Raises:
             LedgerUnavailable: if it is damaged or cannot be read.
         """
-        path = folder / ANSWERS / query
-        with _saying("read", path):
-            try:
-                data = path.read_bytes()
-            except FileNotFoundError:
-                return None
-        digest, body = data[:32], data[32:]
-        if hashlib.sha256(body).digest() != digest:
-            raise LedgerUnavailable(
-                f"{path} is damaged; restore it, since its query must not get another answer"
-            )
-        asked = int.from_bytes(body[:8], "big")
-        return Kept(answer=body[8 + asked :], asked=body[8 : 8 + asked])
+        return Kept.load(folder / ANSWERS / query)
 
     def __enter__(self) -> Books:
         return self
@@ -285,11 +307,9 @@ class Books:
             LedgerUnavailable, LedgerDisputed: if the ledger failed before and still does.
         """
         self._ready()
-        booked = self._by_query.get(query)
-        if booked is not None and booked.budget >= cost:
-            return
-        for ledger in self._ledgers(study, cap, study_cap):
-            ledger.charge(label, cost)
+        if not self._paid(query, cost):
+            for ledger in self._ledgers(study, cap, study_cap):
+                ledger.charge(label, cost)
 
     def charge(
         self,
@@ -309,8 +329,7 @@ class Books:
             LedgerUnavailable: if it could not be written; nothing may be released then.
         """
         self.afford(study, query, label, cost, cap=cap, study_cap=study_cap)
-        booked = self._by_query.get(query)
-        if booked is not None and booked.budget >= cost:
+        if self._paid(query, cost):
             return
         entry = Charged(
             number=self._chain.number + 1,
@@ -322,31 +341,54 @@ class Books:
             rho=cost.rho,
             integers=integers,
         )
-        self._append(self._chain.add(entry))
-        self._by_query[query] = entry
+        self._append(entry)
 
     def kept(self, query: str) -> bytes | None:
-        """The stored answer to a query, if any.
+        """The answer to a query that may have left, if any.
 
         Raises:
-            LedgerUnavailable: if it is damaged or cannot be read.
+            LedgerUnavailable: if there is one but it is lost, damaged or cannot be read.
         """
         self._ready()
-        found = self.kept_in(self._folder, query)
-        return None if found is None else found.answer
+        answered = self._answered.get(query)
+        if answered is None:
+            return None  # what may be stored never left
+        kept = self.kept_in(self._folder, query)
+        if kept is None or _hash(kept.to_bytes()) != answered.stored:
+            raise LedgerUnavailable(
+                f"the answer to query {query[:12]} is gone from {self._folder / ANSWERS}; restore "
+                "it from a copy: it may have left, and must not be drawn again"
+            )
+        return kept.answer
 
     def keep(self, query: str, answer: bytes, asked: bytes = b"") -> None:
         """Store an answer, and the query as it was asked; on return both are on disk.
 
         Raises:
             LedgerUnavailable: if they could not be written; the answer may not leave then.
+            LedgerDisputed: if the query was not charged, or was answered before.
         """
         self._ready()
-        if query not in self._by_query:
-            raise LedgerDisputed(f"query {query[:12]} was never charged; its answer is not kept")
-        body = len(asked).to_bytes(8, "big") + asked + answer
+        if query not in self._charged or query in self._answered:
+            known = "answered before" if query in self._answered else "never charged"
+            raise LedgerDisputed(f"query {query[:12]} was {known}; its answer is not kept")
+        data = Kept(answer, asked).to_bytes()
         with self._writing():
-            _write(self._folder / ANSWERS / query, hashlib.sha256(body).digest() + body)
+            _write(self._folder / ANSWERS / query, data)
+        self._append(
+            Answered(
+                number=self._chain.number + 1,
+                previous=self._chain.head,
+                when=_now(),
+                rho=0.0,
+                query=query,
+                stored=_hash(data),
+            )
+        )
+
+    def _paid(self, query: str, cost: Budget) -> bool:
+        booked = self._charged.get(query)
+        return booked is not None and booked.budget >= cost
 
     def _ledgers(self, study: str, cap: Budget, study_cap: Budget) -> tuple[Ledger, Ledger]:
         account = self.account
@@ -357,13 +399,14 @@ class Books:
             Ledger(study[:12], study_cap, tuple(Charge("", e.budget) for e in own), "study"),
         )
 
-    def _append(self, chain: _Chain) -> None:
-        """Write the last entry of a chain that is otherwise on disk."""
+    def _append(self, entry: Entry) -> None:
+        """Write one more entry, and then the anchor."""
+        chain = self._chain.add(entry)
         with self._writing():
             self._put(chain)
             os.fsync(self._ledger)
             self._write_anchor(chain)
-            self._chain = chain
+            self._take(chain)
 
     def _put(self, chain: _Chain) -> None:
         line = chain.lines[-1]
@@ -406,9 +449,26 @@ class Books:
             _flush_folder(folder)
         if known.number != chain.number:
             self._write_anchor(chain)
-        self._chain = chain
-        self._by_query = {charged.query: charged for charged in chain.account.charges}
+        self._take(chain)
         self._sound = True
+
+    def _take(self, chain: _Chain) -> None:
+        """What the entries mean for the next query."""
+        self._chain = chain
+        self._charged, self._answered = {}, {}
+        for entry in chain.entries:
+            match entry:
+                case Charged():
+                    self._charged[entry.query] = entry
+                case Answered():
+                    self._answered[entry.query] = entry
+                case Repaired():
+                    # Answers to these may have left without our knowing: they must be paid again.
+                    self._charged = {
+                        query: charged
+                        for query, charged in self._charged.items()
+                        if query in self._answered
+                    }
 
 
 @dataclass(frozen=True)
