@@ -58,9 +58,9 @@ def test_what_a_site_never_answers_cannot_be_approved(
 
 def test_a_site_of_persons_approves_studies_of_these_persons_only(tmp_path: Path) -> None:
     settings = make_site(tmp_path, unit="a0")
-    for other in ({}, {"unit": "a1", "rows_per_unit": 2}):
+    for study in (make_study(), make_study(unit="a1", rows_per_unit=2)):
         with pytest.raises(NotApproved, match="this site's unit is 'a0'"):
-            approve(settings, make_study(**other), who=WHO, now=NOW)
+            approve(settings, study, who=WHO, now=NOW)
     approve(settings, make_study(unit="a0", rows_per_unit=2), who=WHO, now=NOW)
 
 

@@ -41,7 +41,7 @@ def receipt_of(settings: SiteSettings, study: Study) -> SignedReceipt:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("receipts")
     settings = make_site(folder)
     study = approved_study(settings)
@@ -192,8 +192,8 @@ def test_what_was_charged_but_never_answered_is_in_the_receipt(tmp_path: Path) -
         receipt_of(settings, study)
     cost = study.plan.budget.part(0.5)
     with Books.open(settings.folder, settings.anchor) as books:  # and then it crashed
-        caps = {"cap": settings.cap, "study_cap": settings.study_cap}
-        books.charge(study.fingerprint, "0" * 64, "lost", cost, **caps)
+        cap, study_cap = settings.cap, settings.study_cap
+        books.charge(study.fingerprint, "0" * 64, "lost", cost, cap=cap, study_cap=study_cap)
     found = receipt_of(settings, study)
     found.check()
     assert found.receipt.spent_rho == cost.rho

@@ -202,13 +202,14 @@ def test_the_engine_of_another_user_is_answered_and_a_stranger_is_not(place: Pat
     environment = os.environ | {"NUMBA_CACHE_DIR": str(place / "cache"), "HOME": str(place)}
     (place / "cache").mkdir(mode=0o777)
     (place / "cache").chmod(0o777)
-    where = ["--folder", settings.folder]
+    where: list[str | Path] = ["--folder", settings.folder]
     made = subprocess.run(
         as_user(
             AGENT,
-            *["site", "init", *where, "--schema", settings.schema, "--data", settings.source],
+            *["site", "init", *where],
+            *["--schema", str(settings.schema), "--data", str(settings.source)],
             *["--name", "elmwood", "--epsilon", "3", "--delta", "1e-9", "--study-epsilon", "1"],
-            *["--anchor", settings.anchor, "--socket", settings.socket],
+            *["--anchor", str(settings.anchor), "--socket", str(settings.socket)],
             *["--engine", str(ENGINE), "--group", str(SHARED)],
         ),
         env=environment,
@@ -269,7 +270,7 @@ def test_the_engine_of_another_user_is_answered_and_a_stranger_is_not(place: Pat
     assert agent.returncode == 0, said
     assert not settings.socket.exists()
     assert f"refused a connection of user {STRANGER}" in said
-    assert "answered 'question 1'" in said
+    assert "answered query 'question 1'" in said
     account = Books.read(settings.folder, settings.anchor)
     assert [charged.label for charged in account.charges] == ["question 1"]
 

@@ -64,8 +64,9 @@ def test_settings_that_make_no_sense_are_refused(
 
 @pytest.mark.parametrize("place", ["anchor", "socket"])
 def test_anchor_and_socket_lie_outside_of_the_folder(tmp_path: Path, place: str) -> None:
+    inside: dict[str, Any] = {place: tmp_path / "site" / "deep" / "file"}
     with pytest.raises(UsageError, match=rf"{place} .* must lie outside"):
-        make_settings(tmp_path, **{place: tmp_path / "site" / "deep" / "file"})
+        make_settings(tmp_path, **inside)
 
 
 @pytest.mark.parametrize(

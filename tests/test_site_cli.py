@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -81,7 +82,7 @@ class Steward:
     def settings(self) -> SiteSettings:
         return SiteSettings.load(self.place / "site")
 
-    def study(self, file: str = "study.toml", **terms: object) -> Study:
+    def study(self, file: str = "study.toml", **terms: Any) -> Study:
         study = make_study(sites=("elmwood", "oak"), **terms)
         study.save(self.place / file)
         return study
@@ -438,6 +439,25 @@ def test_scores_of_a_release_stay_in_a_private_marked_file(ready: Steward) -> No
 )
 def test_every_command_says_that_there_is_no_site(steward: Steward, words: list[str]) -> None:
     assert "there is no site in site; make one with" in steward.refused(*words)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="other users need root: run as root")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["approve", "study.toml", "--yes"],
+        ["withdraw", "study.toml"],
+        ["serve"],
+        ["ledger", "repair"],
+        ["receipt", "study.toml"],
+        ["evaluate", "out"],
+    ],
+)
+def test_only_the_owner_of_a_site_changes_it(ready: Steward, words: list[str]) -> None:
+    os.chown(ready.settings.folder, 1, 1)
+    line = ready.refused(*words)
+    assert "belongs to daemon; run this as that user, not as root" in line
+    ready("ledger")
 
 
 @pytest.mark.parametrize("command", ["preview", "approve"])

@@ -187,9 +187,8 @@ def approve(
     from heterofedsyn.site.books import Books
     from heterofedsyn.site.consent import approve as consent_to
     from heterofedsyn.site.consent import check_study
-    from heterofedsyn.site.settings import SiteSettings
 
-    settings = SiteSettings.load(folder)
+    settings = _own(folder)
     found = _load_study(study)
     check_study(settings, found)
     look_ahead(found, settings.name)
@@ -217,9 +216,8 @@ def approve(
 def withdraw(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
     """Take consent back: nothing more is answered; what was spent stays spent."""
     from heterofedsyn.site.consent import withdraw as take_back
-    from heterofedsyn.site.settings import SiteSettings
 
-    settings = SiteSettings.load(folder)
+    settings = _own(folder)
     fingerprint = _find_study(settings, study)
     take_back(settings, fingerprint, who=who or _user(), now=_now())
     print(f"consent to {fingerprint} is withdrawn")
@@ -231,10 +229,9 @@ def serve(folder: Folder = HERE) -> None:
     from heterofedsyn.site.agent import Agent
     from heterofedsyn.site.books import Books
     from heterofedsyn.site.service import Service
-    from heterofedsyn.site.settings import SiteSettings
     from heterofedsyn.sources import open_source
 
-    settings = SiteSettings.load(folder)
+    settings = _own(folder)
     mode = stat.S_IMODE(settings.folder.stat().st_mode)
     if mode & 0o077:
         raise UsageError(
@@ -286,9 +283,8 @@ def repair(
     Books what ledger or anchor says is spent, whichever is more, and one full study on top.
     """
     from heterofedsyn.site.books import Books
-    from heterofedsyn.site.settings import SiteSettings
 
-    settings = SiteSettings.load(folder or context.obj)
+    settings = _own(folder or context.obj)
     account = Books.repair(settings.folder, settings.anchor, settings.study_cap)
     print(f"rho {account.repairs[-1].rho:.6g} was booked for what may be missing")
     print(_steward.balance(settings, account))
@@ -310,9 +306,8 @@ def receipt(
     from heterofedsyn.site.books import Books
     from heterofedsyn.site.consent import recorded
     from heterofedsyn.site.receipt import issue
-    from heterofedsyn.site.settings import SiteSettings
 
-    settings = SiteSettings.load(folder)
+    settings = _own(folder)
     found, consent = recorded(settings, _find_study(settings, study))
     account = Books.read(settings.folder, settings.anchor)
     signed = issue(settings, found, consent, account, now=_now())
@@ -402,9 +397,8 @@ def evaluate(
     from heterofedsyn.cli.report import release_around
     from heterofedsyn.evaluation import QUICK, Evaluator
     from heterofedsyn.hub import load
-    from heterofedsyn.site.settings import SiteSettings
 
-    settings = SiteSettings.load(folder)
+    settings = _own(folder)
     found = load(release)
     public = settings.public
     if found.schema.domain.names != public.domain.names:
@@ -480,6 +474,19 @@ class _Answers:
             )
 
 
+def _own(folder: Path) -> SiteSettings:
+    """The settings of a site of this very user: what another writes the agent could not read."""
+    from heterofedsyn.site.settings import SiteSettings
+
+    settings = SiteSettings.load(folder)
+    owner = settings.folder.stat().st_uid
+    if owner != os.geteuid():
+        raise UsageError(
+            f"{settings.folder} belongs to {_name(owner)}; run this as that user, not as {_user()}"
+        )
+    return settings
+
+
 def _load_study(path: Path) -> Study:
     from heterofedsyn.protocol.study import Study
 
@@ -537,10 +544,14 @@ def _log(text: str) -> None:
 
 def _user() -> str:
     """The user's name by the operating system, which no environment variable can change."""
+    return _name(os.geteuid())
+
+
+def _name(user: int) -> str:
     try:
-        return pwd.getpwuid(os.geteuid()).pw_name
+        return pwd.getpwuid(user).pw_name
     except KeyError:
-        return f"user {os.geteuid()}"
+        return f"user {user}"
 
 
 def _now() -> datetime:

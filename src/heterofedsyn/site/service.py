@@ -19,8 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from heterofedsyn.errors import HeterofedsynError, ProtocolError, UsageError
-from heterofedsyn.protocol.messages import MOST_BYTES, Query, decode
+from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.protocol.messages import MOST_BYTES
 from heterofedsyn.site.agent import Reason, Refused
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.site.site import MOST_QUERY_BYTES
@@ -224,7 +224,6 @@ class Service:
         try:
             with self._request(connection) as message:
                 answer = self._agent.answer(message)
-            self._log(f"answered {_name(message)} with {len(answer):,} bytes")
         except Refused as refusal:
             reason = refusal.reason
             self._log(f"refused ({reason}): {refusal}")
@@ -237,6 +236,8 @@ class Service:
             self._log(f"refused ({reason}): unexpected {type(error).__name__}; please report this")
         if not _try_reply(connection, reason, answer, self._request_seconds):
             self._log("a reply was not taken; the same query again gets the same answer")
+        elif reason is None:
+            self._log(f"sent {len(answer):,} bytes")
 
     @contextmanager
     def _request(self, connection: socket.socket) -> Iterator[bytes]:
@@ -306,15 +307,6 @@ def ask(path: Path, message: bytes, timeout: float) -> bytes:
         raise Refused(Reason.UNAVAILABLE, f"the agent at {path} speaks another version")
     reason = _REASONS[status - 1]
     raise Refused(reason, f"the agent at {path} refused: {reason}")
-
-
-def _name(message: bytes) -> str:
-    """What the log calls a query."""
-    try:
-        query = decode(message, Query)
-    except ProtocolError:
-        return "a message"
-    return f"{query.label!r} of study {query.study[:12]}"
 
 
 def _try_reply(
