@@ -16,7 +16,7 @@ from heterofedsyn.errors import HeterofedsynError, LedgerUnavailable, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol import Answer, Study, decode
 from heterofedsyn.site.agent import Agent
-from heterofedsyn.site.books import Books
+from heterofedsyn.site.books import Books, Kept
 from heterofedsyn.site.consent import recorded, withdraw
 from heterofedsyn.site.receipt import (
     SignedReceipt,
@@ -69,8 +69,11 @@ def test_a_receipt_lists_what_its_study_got_and_nothing_else(
     signed.check()
     made = signed.receipt
     assert [released.label for released in made.releases] == ["question 1", "question 2"]
-    assert [released.number for released in made.releases] == [1, 3]
-    assert made.ledger_number == 3
+    account = Books.read(settings.folder, settings.anchor)
+    own = [one for one in account.charges if one.study == study.fingerprint]
+    assert [released.number for released in made.releases] == [one.number for one in own]
+    assert made.ledger_number == account.number
+    assert made.ledger_head == account.head
     whole = study.plan.budget
     assert made.rho == whole.rho
     assert made.spent_rho == pytest.approx(0.75 * whole.rho, rel=1e-12)
@@ -227,6 +230,26 @@ def test_a_damaged_answer_or_key_gives_no_receipt(tmp_path: Path) -> None:
     kept.write_bytes(kept.read_bytes()[:-1] + b"?")
     with pytest.raises(LedgerUnavailable, match="is damaged"):
         receipt_of(settings, study)
+    kept.unlink()
+    with pytest.raises(HeterofedsynError, match="a receipt must say what it was"):
+        receipt_of(settings, study)
+    other = Kept(b"another answer", b"to another query")
+    kept.write_bytes(other.to_bytes())
+    with pytest.raises(HeterofedsynError, match="a receipt must say what it was"):
+        receipt_of(settings, study)
+
+
+def test_an_answer_that_was_stored_but_never_noted_did_not_leave(tmp_path: Path) -> None:
+    settings = make_site(tmp_path)
+    study = approved_study(settings)
+    cost = study.plan.budget.part(0.5)
+    with Books.open(settings.folder, settings.anchor) as books:
+        cap, study_cap = settings.cap, settings.study_cap
+        books.charge(study.fingerprint, "0" * 64, "lost", cost, cap=cap, study_cap=study_cap)
+    stored = Kept(b"an answer", b"a query")  # and then it crashed
+    (settings.folder / "answers" / ("0" * 64)).write_bytes(stored.to_bytes())
+    (released,) = receipt_of(settings, study).receipt.releases
+    assert (released.answer, released.parts, released.rho) == (None, (), cost.rho)
 
 
 def _other_key() -> bytes:

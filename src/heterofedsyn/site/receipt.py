@@ -18,7 +18,7 @@ from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.protocol.messages import Answer, Query, decode
 from heterofedsyn.protocol.study import Study
-from heterofedsyn.site.books import Account, Books, Charged
+from heterofedsyn.site.books import LEDGER, Account, Answered, Books, Charged, Entry
 from heterofedsyn.site.consent import Consent
 from heterofedsyn.site.settings import SiteSettings
 
@@ -45,7 +45,7 @@ class ReleasedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     Attributes:
         number: of the entry in the ledger.
         query: fingerprint of the query.
-        answer: SHA-256 of the answer; None if it was charged but never made.
+        answer: SHA-256 of the answer; None if it was charged but never left.
     """
 
     number: int
@@ -180,7 +180,8 @@ def issue(
     charges = [charged for charged in account.charges if charged.study == study.fingerprint]
     if not charges:
         raise UsageError(f"study {study.fingerprint[:12]} got nothing from this site yet")
-    found = [_released(settings.folder, charged) for charged in charges]
+    answered = _answered(settings.folder, account)
+    found = [_released(settings.folder, one, answered.get(one.query)) for one in charges]
     spent = account.spent_on(study.fingerprint)
     receipt = Receipt(
         site=settings.name,
@@ -232,9 +233,29 @@ def read_public_key(text: str) -> str:
     return text
 
 
-def _released(folder: Path, charged: Charged) -> tuple[ReleasedAnswer, bool]:
+def _answered(folder: Path, account: Account) -> dict[str, str]:
+    """For every query whose answer may have left by then, the hash of what was stored."""
+    entries = (
+        msgspec.json.decode(line, type=Entry)
+        for line in (folder / LEDGER).read_bytes().splitlines()[: account.number + 1]
+    )
+    return {
+        entry.query: entry.stored
+        for entry in entries
+        if isinstance(entry, Answered) and entry.number <= account.number
+    }
+
+
+def _released(folder: Path, charged: Charged, stored: str | None) -> tuple[ReleasedAnswer, bool]:
     """What a charge paid for, and whether its noise was simulated."""
-    kept = Books.kept_in(folder, charged.query)
+    kept = None if stored is None else Books.kept_in(folder, charged.query)
+    if stored is not None and (
+        kept is None or hashlib.sha256(kept.to_bytes()).hexdigest() != stored
+    ):
+        raise HeterofedsynError(
+            f"the answer to query {charged.query[:12]} may have left, but is no longer stored as "
+            "it was; restore it from a copy, since a receipt must say what it was"
+        )
     parts: tuple[ReleasedPart, ...] = ()
     simulated = False
     if kept is not None:
