@@ -1,0 +1,95 @@
+"""What controller and executor make of messages, without a network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("nvflare")
+
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.signal import Signal
+
+from heterofedsyn.engines.nvflare.controller import read_reply
+from heterofedsyn.engines.nvflare.executor import SOCKET, AgentExecutor
+from heterofedsyn.engines.nvflare.task import ANSWER, QUERY, REASON, SECONDS, TASK
+from heterofedsyn.hub import Absence
+from heterofedsyn.hub.rounds import Reply
+from heterofedsyn.protocol import Answer, encode
+from heterofedsyn.site.agent import Reason
+from quorum_support import SITES, asked, study_of
+
+pytestmark = pytest.mark.thorough
+
+
+def reply(**fields: Any) -> Shareable:
+    found = make_reply(ReturnCode.OK)
+    found.update(fields)
+    return found
+
+
+def good() -> Answer:
+    study, sites = study_of("allmarg", quorum=2)
+    (answer,) = sites.carry(asked(study), SITES[:1])
+    assert isinstance(answer, Answer)
+    return answer
+
+
+def test_nvflare_answer_is_taken_from_the_site_that_sent_it() -> None:
+    answer = good()
+    assert read_reply("one", reply(**{ANSWER: encode(answer)})) == answer
+    other: Reply = read_reply("two", reply(**{ANSWER: encode(answer)}))
+    assert other == Absence("two", "answered for another site")
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_nvflare_refusal_has_one_of_four_reasons(reason: Reason) -> None:
+    found = read_reply("one", reply(**{REASON: reason.value}))
+    assert found == Absence("one", f"refused ({reason})")
+
+
+@pytest.mark.parametrize("reason", ["age 93 is unknown", "", 7, ["over the cap"], b"malformed"])
+def test_nvflare_words_of_a_site_never_reach_the_release(reason: object) -> None:
+    assert read_reply("one", reply(**{REASON: reason})) == Absence("one", "refused (unavailable)")
+
+
+@pytest.mark.parametrize("answer", [b"", b"\xff" * 40, "text", None, 3, encode(good())[:-1]])
+def test_nvflare_garbage_is_no_answer(answer: object) -> None:
+    found = read_reply("one", reply(**{ANSWER: answer}))
+    assert found == Absence("one", "sent something else than an answer")
+
+
+def test_nvflare_failed_task_is_a_site_that_is_unavailable() -> None:
+    found = make_reply(ReturnCode.EXECUTION_EXCEPTION)
+    found[ANSWER] = encode(good())
+    assert read_reply("one", found) == Absence("one", "refused (unavailable)")
+
+
+@pytest.mark.parametrize(
+    ("task", "fields", "reason"),
+    [
+        (TASK, {QUERY: b"query", SECONDS: 1.0}, Reason.UNAVAILABLE),
+        (TASK, {QUERY: "query", SECONDS: 1.0}, Reason.MALFORMED),
+        (TASK, {QUERY: b"query"}, Reason.MALFORMED),
+        (TASK, {}, Reason.MALFORMED),
+    ],
+)
+def test_nvflare_executor_needs_a_query_and_the_socket_of_its_own_unit(
+    monkeypatch: pytest.MonkeyPatch, task: str, fields: dict[str, Any], reason: Reason
+) -> None:
+    monkeypatch.delenv(SOCKET, raising=False)
+    found = AgentExecutor().execute(task, reply(**fields), FLContext(), Signal())
+    assert (found[REASON], found.get(ANSWER)) == (reason.value, None)
+
+
+def test_nvflare_executor_does_nothing_but_answer_queries() -> None:
+    found = AgentExecutor().execute("train", Shareable(), FLContext(), Signal())
+    assert found.get_return_code() == ReturnCode.TASK_UNKNOWN
+
+
+def test_nvflare_job_can_give_the_executor_no_settings() -> None:
+    with pytest.raises(TypeError):
+        AgentExecutor(socket="elsewhere")
