@@ -55,7 +55,7 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agents]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(here)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(here), *sys.path])},
     ) as driver:
         assert driver.stdout is not None
         assert driver.stdout.readline() == "ready\n"

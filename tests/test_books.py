@@ -426,9 +426,11 @@ def test_a_disk_that_fills_up_in_the_middle_of_an_entry_leaves_a_sound_ledger(
             with files_of_at_most(size + room):
                 for _ in range(2):
                     with pytest.raises(LedgerUnavailable, match="nothing is released"):
-                        charge(books, "late")
+                        charge(books, "very " * 20 + "late")
             assert place.read() == together([COST] * 4)
         charge(books, "late")  # there is room again: no restart is needed
+        assert place.ledger.read_bytes().endswith(b"}\n")
+        assert place.ledger.read_bytes().count(b"very") == 0
         assert books.account.spent == together([COST] * 5)
     with place.open() as books:
         assert [c.query for c in books.account.charges] == ["0", "1", "2", "3", "late"]
@@ -463,9 +465,11 @@ def test_an_anchor_that_cannot_be_written_stops_the_answer_but_not_the_ledger(
             with pytest.raises(HeterofedsynError, match="anchor"):
                 charge(books, query)
         gone.rename(place.anchor.parent)
+        assert place.read() == together([COST, COST])  # what is in the ledger stays there
+        charge(books, "three")
         charge(books, "two")
-        assert [c.query for c in books.account.charges] == ["one", "two"]
-    assert place.read() == together([COST, COST])
+        assert [c.query for c in books.account.charges] == ["one", "two", "three"]
+    assert place.read() == together([COST] * 3)
 
 
 @contextmanager
