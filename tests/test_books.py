@@ -459,11 +459,13 @@ def test_an_anchor_that_cannot_be_written_stops_the_answer_but_not_the_ledger(
 ) -> None:
     with place.open() as books:
         charge(books, "one")
+        books.keep("one", b"an answer")
         gone = place.anchor.parent.with_name("gone")
         place.anchor.parent.rename(gone)
         for query in ("two", "two", "three"):
             with pytest.raises(HeterofedsynError, match="anchor"):
                 charge(books, query)
+            assert books.kept("one") == b"an answer"
         gone.rename(place.anchor.parent)
         assert place.read() == together([COST, COST])  # what is in the ledger stays there
         charge(books, "three")

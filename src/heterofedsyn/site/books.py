@@ -349,7 +349,8 @@ class Books:
         Raises:
             LedgerUnavailable: if there is one but it is lost, damaged or cannot be read.
         """
-        self._ready()
+        if query not in self._answered:  # else it is on disk for good, whatever failed since
+            self._ready()
         answered = self._answered.get(query)
         if answered is None:
             return None  # what may be stored never left
@@ -426,7 +427,7 @@ class Books:
     def _ready(self) -> None:
         """Read and check everything anew if a write failed."""
         if not self._sound:
-            with _saying("read", self._folder):
+            with _saying("use", self._folder):
                 self._load()
 
     def _load(self) -> None:
