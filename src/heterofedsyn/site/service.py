@@ -54,11 +54,7 @@ class Answering(Protocol):
 
 
 class Service:
-    """Answers on a socket until it is told to stop.
-
-    >>> with Service(agent, settings, log=print) as service:  # doctest: +SKIP
-    ...     service.run()
-    """
+    """Answers on a socket until it is told to stop; a context, in which `run` does the work."""
 
     def __init__(
         self,
