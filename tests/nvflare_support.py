@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,15 @@ GUIDE = {
 }
 BIN = Path(sys.executable).parent
 HUB, COORDINATOR = "hub", "coordinator"
+NAMES = {HUB: "localhost", COORDINATOR: "coordinator@hub.example.org"}
+OTHERS = {
+    HUB: [("type: client, org: localhost", "type: server, org: hub")],
+    COORDINATOR: [
+        ("type: client, org: coordinator@hub.example.org", "type: admin, org: hub, role: lead")
+    ],
+}
+"""How participants that are no sites differ, as the guide says in words."""
+
 PATIENCE = 90.0
 """Seconds until a process that should be ready counts as broken."""
 
@@ -79,7 +89,6 @@ class Federation:
     def page(self, name: str, role: str) -> str:
         """A block of the guide for one role, in folders of this federation."""
         text = GUIDE[name]
-        who = {HUB: "localhost", COORDINATOR: "coordinator@hub.org"}.get(role, role)
         for shown, here in (
             ("/srv/heterofedsyn/venv/bin", str(BIN)),
             ("/srv/heterofedsyn", str(self.folder(role))),
@@ -94,7 +103,7 @@ class Federation:
             text = text.replace(shown, here)
         if name == "study.sh":
             return text
-        return text.replace("elmwood", who)
+        return text.replace("elmwood", NAMES.get(role, role))
 
     def write(self, name: str, role: str, path: str | None = None) -> None:
         """Write a block of the guide to its file."""
@@ -134,15 +143,14 @@ class Federation:
 
     def provision(self) -> None:
         """Certificates and kits for everyone, by the guide."""
-        for role in (HUB, COORDINATOR, *self.sites):
+        roles = (HUB, COORDINATOR, *self.sites)
+        for role in roles:
             self.folder(role).mkdir(parents=True)
         self.write("profile.yml", HUB)
         said = self.run("ca.sh", HUB)
         self.fingerprint = re.findall(r"rootca_fingerprint_sha256: (\S+)", said)[0]
-        self.write("participant.yml", HUB)
-        for role in (HUB, COORDINATOR, *self.sites):
-            self.kit(role)
-        shutil.copy(self.folder(HUB) / "authorization.json", self.folder(HUB) / "kit" / "local")
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(self.kit, roles))
         self.write("hub-resources.json", HUB, "kit/local/resources.json")
         for site in self.sites:
             self.write("authorization.json", site)
@@ -152,29 +160,17 @@ class Federation:
     def kit(self, role: str) -> None:
         """A request at a participant, its approval at the hub, and the kit."""
         folder, hub = self.folder(role), self.folder(HUB)
-        participant = self.page("participant.yml", role)
-        if role == HUB:
-            participant = participant.replace("type: client", "type: server")
-            self.write("authorization.json", HUB)
-        if role == COORDINATOR:
-            participant = participant.replace("type: client", "type: admin, role: lead")
-        participant = re.sub(
-            r"org: [\w@.-]+",
-            "org: hub" if role in (HUB, COORDINATOR) else f"org: {role}",
-            participant,
-        )
-        (folder / "participant.yml").write_text(participant, "utf-8")
+        text = self.page("participant.yml", role)
+        for shown, needed in OTHERS.get(role, ()):
+            text = text.replace(shown, needed)
+        (folder / "participant.yml").write_text(text, "utf-8")
         self.run("request.sh", role)
-        name = next((folder / "request").glob("*.request.zip"))
+        (request,) = (folder / "request").glob("*.request.zip")
+        shutil.copy(request, hub)
+        self.command(["bash", "-euc", self.page("approve.sh", role)], HUB)
+        signed = hub / request.name.replace("request", "signed")
         if role != HUB:
-            shutil.copy(name, hub)
-        else:
-            shutil.copy(name, hub / name.name)
-        signed = self.page("approve.sh", role).replace(str(folder), str(hub))
-        self.command(["bash", "-euc", signed], HUB)
-        made = next(hub.glob(f"{name.name.removesuffix('.request.zip')}.signed.zip"))
-        if role != HUB:
-            shutil.copy(made, folder)
+            shutil.copy(signed, folder)
         self.run("kit.sh", role)
 
     def site(self, name: str, rows: pa.Table, schema: Schema) -> None:
@@ -274,8 +270,8 @@ def federation(root: Path, tables: dict[str, pa.Table], schema: Schema) -> Itera
     """A federation whose server and engines run; agents are started by the tests."""
     made = Federation(root, tuple(tables))
     made.provision()
-    for name, rows in tables.items():
-        made.site(name, rows, schema)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda name: made.site(name, tables[name], schema), tables))
     schema.save(made.folder(COORDINATOR) / "schema.toml")
     try:
         made.server()

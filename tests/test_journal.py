@@ -8,7 +8,7 @@ import pytest
 
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub import Absence, QuorumLost, Release, conduct
-from heterofedsyn.hub.journal import Journal, JournalError
+from heterofedsyn.hub.journal import Journal, JournalError, alone
 from heterofedsyn.hub.rounds import Reply
 from heterofedsyn.protocol import Query
 from quorum_support import SITES, asked, study_of
@@ -132,3 +132,11 @@ def test_a_journal_is_for_the_hub_alone(tmp_path: Path) -> None:
     study, _ = study_of("allmarg", quorum=3)
     Journal.create(tmp_path / "rounds", study)
     assert (tmp_path / "rounds").stat().st_mode & 0o777 == 0o700
+
+
+def test_one_job_at_a_time_has_a_study(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    with alone(folder), pytest.raises(UsageError, match="another job"), alone(folder):
+        pass
+    with alone(folder):
+        pass

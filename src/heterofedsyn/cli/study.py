@@ -160,7 +160,7 @@ def run(
     """
     from heterofedsyn.cli._show import count, guarantee, note
     from heterofedsyn.cli.report import write_report
-    from heterofedsyn.engines.nvflare.job import connect, copy_release
+    from heterofedsyn.engines.nvflare.job import EngineError, connect, copy_release
     from heterofedsyn.engines.nvflare.progress import State
     from heterofedsyn.hub.release import check_target, load
     from heterofedsyn.protocol import Study
@@ -173,7 +173,13 @@ def run(
         note(
             f"study {found.fingerprint[:12]} over {count(len(found.plan.sites), 'site')}, job {job}"
         )
-        status = hub.watch(job, shown.show)
+        try:
+            status = hub.watch(job, shown.show)
+        except (KeyboardInterrupt, SystemExit):
+            hub.abort(job)
+            raise
+        except EngineError as error:
+            raise EngineError(f"{error}; once the server is back, continue with --resume") from None
         with hub.result(job) as (progress, folder):
             if progress is None:
                 raise HeterofedsynError(f"the job ended as {status} before the study began")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,6 +113,24 @@ class Journal:
 
     def _path(self, query: Query) -> Path:
         return self.folder / f"{query.number + 1:04}.round"
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keep a study's folder for one job: two would ask sites, and write, in each other's way.
+
+    Raises:
+        UsageError: if another job has it.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / "lock").open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                "another job runs this study; wait for it, or stop it, before resuming"
+            ) from None
+        yield
 
 
 def _digest(body: bytes) -> bytes:

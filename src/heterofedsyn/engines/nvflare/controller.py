@@ -36,7 +36,7 @@ from heterofedsyn.engines.nvflare.task import (
 )
 from heterofedsyn.errors import HeterofedsynError, ProtocolError, UsageError
 from heterofedsyn.hub import Absence, Release, conduct
-from heterofedsyn.hub.journal import Journal
+from heterofedsyn.hub.journal import Journal, alone
 from heterofedsyn.hub.rounds import NO_ANSWER, Reply
 from heterofedsyn.protocol import Answer, Query, Study, decode, encode
 from heterofedsyn.site.agent import Reason
@@ -46,6 +46,10 @@ HUB = "HETEROFEDSYN_HUB"
 
 NOISE_SECONDS = 25e-6
 """That a site needs to draw one integer; twice as much is allowed."""
+
+
+START_SECONDS = 60.0
+"""That sites may take longer in the first round of a job, in which their processes start."""
 
 
 class StudyController(Controller):  # type: ignore[misc]
@@ -94,13 +98,13 @@ class StudyController(Controller):  # type: ignore[misc]
             self._note(Progress(study=study.fingerprint))
             folder = hub / study.fingerprint
             make = Journal.open if self._resume else Journal.create
-            rounds = _Watched(make(folder / "rounds", study), self)
 
             def carry(query: Query, asked: tuple[str, ...]) -> Sequence[Reply]:
                 return self._carry(query, asked, study, abort_signal, fl_ctx)
 
-            release = conduct(study, rounds, carry)
-            self._save(release, folder)
+            with alone(folder):
+                rounds = _Watched(make(folder / "rounds", study), self)
+                self._save(conduct(study, rounds, carry), folder)
         except _Aborted:
             self._stop("the job was stopped; continue with --resume", False, fl_ctx)
         except HeterofedsynError as error:
@@ -138,6 +142,8 @@ class StudyController(Controller):  # type: ignore[misc]
         """Ask sites and wait for all of them, at most as long as the plan lets a round take."""
         integers = sum(part.statistic.integers(study.encoding.domain) for part in query.parts)
         seconds = study.patience + 2 * NOISE_SECONDS * integers
+        if not any(known.sent for known in self._progress.rounds):
+            seconds += START_SECONDS
         message = encode(query)
         begun = time.monotonic()
         state = RoundProgress(

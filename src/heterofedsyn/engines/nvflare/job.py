@@ -139,6 +139,11 @@ class Hub:
                 see(progress)
             time.sleep(_LOOK_AGAIN)
 
+    def abort(self, job: str) -> None:
+        """Stop a job; finished rounds stay in the hub's journal."""
+        with _plain("stop the job"):
+            self._session.abort_job(job)
+
     @contextmanager
     def result(self, job: str) -> Iterator[tuple[Progress | None, Path]]:
         """What a finished job left: its progress and the folder of its release."""
