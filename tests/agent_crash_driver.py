@@ -13,9 +13,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from agent_support import FreshNoise
-from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.site.agent import Agent, Refused
 from heterofedsyn.site.books import ANSWERS, Books, Charged, _Chain
 from heterofedsyn.site.settings import SiteSettings
@@ -56,11 +56,9 @@ class FatedBooks(Books):
 
     fate = Fate("")
 
-    def charge(  # type: ignore[override]
-        self, study: str, query: str, label: str, cost: Budget, **terms: object
-    ) -> None:
+    def charge(self, *what: Any, **terms: Any) -> None:
         self.fate.reached("before the charge")
-        super().charge(study, query, label, cost, **terms)
+        super().charge(*what, **terms)
         self.fate.reached("after the charge")
 
     def _put(self, chain: _Chain) -> None:
