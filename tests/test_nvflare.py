@@ -199,7 +199,7 @@ def test_nvflare_site_refuses_a_job_that_carries_code(federated: Federation) -> 
         detail = " ".join(hub._session.get_job_meta(number)["job_deploy_detail"])
     assert "server: OK" in detail
     for site in SITES:
-        assert f"{site}: BYOC not permitted" in detail
+        assert f"{site}: NVFLARE_ERROR: BYOC not permitted" in detail
         assert charges(federated, site, study) == []
 
 
