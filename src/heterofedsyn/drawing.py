@@ -46,6 +46,9 @@ RAMP = (
 TEXT = 12
 """Size of text, in pixels at full width."""
 
+NEEDED = ("matplotlib", "jinja2")
+"""Libraries of the extra `report`."""
+
 _FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "{http://www.w3.org/1999/xlink}href"
@@ -59,7 +62,7 @@ def check_drawing() -> None:
 
 def can_draw() -> bool:
     """Whether the extra `report` is installed."""
-    return all(importlib.util.find_spec(name) for name in ("matplotlib", "jinja2"))
+    return all(importlib.util.find_spec(name) for name in NEEDED)
 
 
 @contextmanager

@@ -202,7 +202,7 @@ def _tree_picture(release: Release, kept: Mapping[Clique, float]) -> Picture:
             bool(n.parent) + n.given_label for n in nodes
         )
         if left > 0:
-            caption += f" {count(left, 'further measured pair')} are fitted afterwards."
+            caption += f" Measured pairs that are fitted afterwards: {left:,}."
     else:
         caption = (
             "The strongest measured pairs that close no circle. The synthesizer of this method "
