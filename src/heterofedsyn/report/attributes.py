@@ -162,7 +162,7 @@ def attribute_picture(
     truth = None if real is None else grouped(real, display.groups) / max(1.0, real.sum())
     kind = "real" if real is not None else "attribute"
     figure_name = f"fig-{kind}-{place}"
-    title = f"Distribution of {name}"
+    title = f"Distribution of {name}" + (" beside the real rows" if real is not None else "")
     best = int(np.argmax(shown))
     said = (
         f"{count(len(display.labels), 'bar')}; the highest is {display.labels[best]} with "
@@ -307,7 +307,9 @@ def _draw_stretches(
         labels = axes.get_xticklabels()
         for at, text in zip(ticks, labels, strict=True):
             place = usable.index(at) if at in usable else -1
-            text.set_ha("left" if place == 0 else "right" if place == 2 else "center")
+            text.set_horizontalalignment(
+                "left" if place == 0 else "right" if place == 2 else "center"
+            )
     axes.set_xlim(
         float((centres - bars / 2).min()) - room / 2, float((centres + bars / 2).max()) + room / 2
     )

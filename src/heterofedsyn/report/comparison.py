@@ -184,8 +184,9 @@ def _metrics(scores: Scores, floor: Scores, shuffled: Scores, *, complete: bool)
         "are what can be had without any dependence: for errors, the synthetic table with every "
         "column shuffled; for machine learning, a constant guess."
     )
+    numbers = Table("Scores by metric", head, rows, words=2)
     picture = Picture(
-        "fig-metrics", title, _draw_metrics(figures), caption, Table(title, head, rows, words=2)
+        "fig-metrics", "Scores and their limits", _draw_metrics(figures), caption, numbers
     )
     return Section("metrics", title, (*blocks, picture), private=True)
 
@@ -269,7 +270,7 @@ def _draw_metrics(figures: Sequence[_Figure]) -> str:
         handles, labels = panels[0].get_legend_handles_labels()
         canvas.legend(handles[:3], labels[:3], loc="outside upper left", ncols=3)
         said = "; ".join(f"{f.group}, {f.name}: {_plain(f.synthetic)}" for f in figures)
-        return drawing.svg(canvas, "fig-metrics", "The paper's three metrics", said)
+        return drawing.svg(canvas, "fig-metrics", "Scores and their limits", said)
 
 
 def _components(real: Rows, made: Rows) -> Section:
