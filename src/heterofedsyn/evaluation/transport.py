@@ -110,6 +110,11 @@ def _earth_moved(here: Points, there: Points, categories: list[bool]) -> float:
     ot = need("ot", "transport distances")
     if not len(here[0]):
         return 0.0
+    # The solver is some times quicker with the larger side first and in no particular order.
+    if len(here[0]) < len(there[0]):
+        here, there = there, here
+    rng = stream(0, "order of points")
+    here, there = _shuffled(here, rng), _shuffled(there, rng)
     cost = np.zeros((len(here[0]), len(there[0])))
     for axis, category in enumerate(categories):
         apart = np.subtract.outer(here[0][:, axis], there[0][:, axis])
@@ -119,3 +124,8 @@ def _earth_moved(here: Points, there: Points, categories: list[bool]) -> float:
     return float(
         solve(here[1] / moved, there[1] / there[1].sum(), cost, numItermax=10_000_000) * moved
     )
+
+
+def _shuffled(points: Points, rng: np.random.Generator) -> Points:
+    order = rng.permutation(len(points[0]))
+    return points[0][order], points[1][order]
