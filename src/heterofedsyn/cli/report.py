@@ -48,8 +48,8 @@ def report(
     inside = _release_around(out)
     if inside is not None and real:
         raise UsageError(
-            f"--out {out} lies in the release {inside}, which is published as a whole; keep the "
-            "internal form somewhere else"
+            f"--out {out} lies in a release, which is published as a whole; keep the internal form "
+            "somewhere else"
         )
     if inside is not None and (out.name != REPORT or out.resolve().parent != inside.resolve()):
         raise UsageError(f"--out {out} lies in a release, where a page is called {REPORT}")

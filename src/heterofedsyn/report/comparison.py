@@ -268,7 +268,7 @@ def _draw_metrics(figures: Sequence[_Figure]) -> str:
             axes.tick_params(axis="y", length=0)
             axes.set_title(group)
         handles, labels = panels[0].get_legend_handles_labels()
-        canvas.legend(handles[:3], labels[:3], loc="outside upper left", ncols=3)
+        canvas.legend(handles[2::-1], labels[2::-1], loc="outside upper left", ncols=3)
         said = "; ".join(f"{f.group}, {f.name}: {_plain(f.synthetic)}" for f in figures)
         return drawing.svg(canvas, "fig-metrics", "Scores and their limits", said)
 

@@ -365,9 +365,14 @@ def pair_noise_section(release: Release) -> Section:
     )
     numbers = Table("Expected noise, the largest first", head, rows)
     lead = Text(
-        f"{count(len(expected), 'pair')} carry an expected noise of {mean:.3f} on average, on a "
-        "scale where 0 is equal and 1 is disjoint. It is known exactly, without any private row, "
-        "because the noise is."
+        f"The mean expected noise over {count(len(expected), 'pair')} is {mean:.3f}, on a scale "
+        "where 0 is equal and 1 is disjoint. It is known exactly, without any private row, because "
+        "the noise is."
+        + (
+            " Sites were asked separately; only pairs that all of them measured are shown."
+            if len(release.model.targets) > 1
+            else ""
+        )
     )
     return Section(
         "pair-noise",
