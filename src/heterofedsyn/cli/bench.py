@@ -57,7 +57,7 @@ def paper(
         int | None, typer.Option(help="Draws of noise per setting; 5 unless given, 2 if quick.")
     ] = None,
     ml_repetitions: Annotated[
-        int | None, typer.Option(help="The same for machine learning; 1 unless given.")
+        int | None, typer.Option(help="The same for machine learning; 3 unless given, 1 if quick.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes; one per core unless given.")] = None,
     seed: Annotated[int, typer.Option(help="Repetition r has noise seed 1000 SEED + r.")] = 0,

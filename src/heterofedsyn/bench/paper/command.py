@@ -10,12 +10,13 @@ from heterofedsyn.bench.paper.experiments import chosen
 from heterofedsyn.bench.paper.render import write_page
 from heterofedsyn.bench.paper.results import Identity, read_identity
 from heterofedsyn.bench.paper.runner import Note, Request, run
-from heterofedsyn.bench.tables import data_folder
-from heterofedsyn.errors import DataError, HeterofedsynError, UsageError
+from heterofedsyn.bench.tables import data_folder, need_data
+from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.evaluation.extra import need
 
 REPETITIONS = 5
 QUICK_REPETITIONS = 2
+ML_REPETITIONS = 3
 
 
 def reproduce(
@@ -40,14 +41,14 @@ def reproduce(
     _check("jobs", jobs, 1_000)
     if not 0 <= seed < 10**12:
         raise UsageError(f"--seed ({seed}) must be in 0..10^12 - 1")
-    usual = QUICK_REPETITIONS if quick else REPETITIONS
+    usual, usual_ml = (QUICK_REPETITIONS, 1) if quick else (REPETITIONS, ML_REPETITIONS)
     request = Request(
         experiments=tuple(chosen(names, quick=quick)),
         folder=out,
-        data=_data(),
+        data=need_data().resolve(),
         identity=Identity(seed=seed, quick=quick),
         repetitions=usual if repetitions is None else repetitions,
-        ml_repetitions=1 if ml_repetitions is None else ml_repetitions,
+        ml_repetitions=usual_ml if ml_repetitions is None else ml_repetitions,
         jobs=len(os.sched_getaffinity(0)) if jobs is None else jobs,
     )
     for package in ("ot", "sklearn", "xgboost"):
@@ -73,16 +74,3 @@ def render(out: Path, note: Note) -> Path:
 def _check(name: str, value: int | None, most: int) -> None:
     if value is not None and not 1 <= value <= most:
         raise UsageError(f"--{name} ({value}) must be in 1..{most}")
-
-
-def _data() -> Path:
-    """The folder of the public tables."""
-    folder = data_folder()
-    if folder is None:
-        named = os.environ.get("HETEROFEDSYN_DATA")
-        looked = f"{named} (HETEROFEDSYN_DATA)" if named else "../shared/data"
-        raise DataError(
-            f"the paper's tables are not in {looked}; set HETEROFEDSYN_DATA to their folder, or "
-            "fetch them with `heterofedsyn bench data`"
-        )
-    return folder.resolve()
