@@ -31,7 +31,7 @@ MOST_DRAWN = 12
 MOST_ROWS = 20_000
 """Rows of each table that principal components are drawn from."""
 
-_CELLS = 36
+_CELLS = 28
 """Squares a side in a picture of principal components."""
 
 _WAYS = {"1_way": "one condition", "2_way": "two conditions", "3_way": "three conditions"}

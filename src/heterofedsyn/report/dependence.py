@@ -19,7 +19,7 @@ from heterofedsyn.synthesis import Tree
 from heterofedsyn.synthesis.forest import spanning_forest
 from heterofedsyn.synthesis.tree import steps
 
-MOST_LINES = 200
+MOST_LINES = 120
 """Pairs listed under a picture."""
 
 MOST_NODES = 80
