@@ -44,7 +44,7 @@ def paper(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAMES]...",
+            metavar="NAME",
             help="overall, participants, distribution, allocation, projection, bound, pca, "
             "label-distribution, cost; all of them unless named.",
         ),
@@ -65,7 +65,7 @@ def paper(
         bool, typer.Option("--render-only", help="Only write text and figures anew.")
     ] = False,
 ) -> None:
-    """Run the paper's experiments again with honest noise, beside what it printed.
+    """Run the paper's experiments with honest noise.
 
     Running again with the same --out continues. The tables are looked for in the folder
     HETEROFEDSYN_DATA, or in ../shared/data; `heterofedsyn bench data` fetches them.
