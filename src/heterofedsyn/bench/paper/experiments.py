@@ -19,6 +19,9 @@ SITES = 5
 PAPERS = ("fedprivsyn", "adafedprivsyn")
 """The paper's own methods."""
 
+REAL = "real"
+"""In the place of a method: real rows, drawn again with replacement and without any noise."""
+
 PAIRS_40 = 0.3
 """The share q that leaves 40 % of the budget for pairs."""
 
@@ -80,13 +83,16 @@ class Experiment:
 
 
 def _overall(tables: Iterable[str], epsilons: Iterable[float]) -> tuple[Cell, ...]:
-    """Every method, and wavetree where only sums over sites are seen."""
+    """Every method, wavetree where only sums over sites are seen, and real rows as the floor."""
     rows = [(method, "local") for method in METHODS] + [("wavetree", "secure-aggregation")]
     return tuple(
-        Cell.of(table, method, epsilon, trust=trust)
+        cell
         for table in tables
-        for method, trust in rows
         for epsilon in epsilons
+        for cell in (
+            *(Cell.of(table, method, epsilon, trust=trust) for method, trust in rows),
+            Cell(table, REAL, epsilon),
+        )
     )
 
 

@@ -11,6 +11,7 @@ from heterofedsyn._files import file_written_whole
 from heterofedsyn.bench.paper.experiments import (
     EPSILONS,
     RANDOM,
+    REAL,
     TABLES,
     Cell,
     Experiment,
@@ -182,7 +183,9 @@ noise. Its program does something else, in both directions:
 
 `privsyn` pools all rows and adds noise once, here as there: it is no federated method. `wavetree`,
 `independent` and `local-merge` are not in the paper; they stand beside the best federated figure of
-the paper, shown in *italics*. What each method does is described in `docs/methods.md`."""
+the paper, shown in *italics*. What each method does is described in `docs/methods.md`. *Real rows,
+drawn again* are as many real rows drawn with replacement, without noise: what chance alone does to
+a table of this size, and to a cut of 1,000 rows of it."""
 
 
 def _overall(page: Page) -> list[str]:
@@ -215,10 +218,13 @@ def _overall(page: Page) -> list[str]:
 def _rows() -> list[tuple[str, str]]:
     """Method and trust of the rows of `overall`: the paper's first, in its order."""
     others = [method for method in METHODS if method not in COUNTERPARTS]
-    return [*((m, "local") for m in (*COUNTERPARTS, *reversed(others))), ("wavetree", SECURE)]
+    own = [(method, "local") for method in (*COUNTERPARTS, *reversed(others))]
+    return [*own, ("wavetree", SECURE), (REAL, "local")]
 
 
 def _name(method: str, trust: str) -> str:
+    if method == REAL:
+        return "real rows, drawn again"
     return f"`{method}`" if trust == "local" else f"`{method}`, {trust}"
 
 
@@ -229,7 +235,7 @@ def _repetitions(page: Page, table: str, measure: Measure) -> str:
 
 def _cell(page: Page, table: str, row: tuple[str, str], epsilon: float) -> Cell | None:
     """The cell of `overall`, or None if this run has no such cell."""
-    cell = Cell.of(table, row[0], epsilon, trust=row[1])
+    cell = Cell(table, row[0], epsilon, trust=row[1])
     return cell if cell in page.experiment("overall").cells else None
 
 

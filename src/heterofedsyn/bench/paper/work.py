@@ -10,12 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heterofedsyn._arrays import stream
 from heterofedsyn.bench.paper.cost import measure_cost
 from heterofedsyn.bench.paper.experiments import (
     CONVERSION,
     COST,
     DELTA,
     ML,
+    REAL,
     SCORES,
     TRANSPORT,
     Cell,
@@ -27,6 +29,7 @@ from heterofedsyn.schema import Schema
 from heterofedsyn.simulate import FederatedSynthesizer
 from heterofedsyn.simulate.run import RoundReport
 from heterofedsyn.simulate.synthesizer import name_sites
+from heterofedsyn.sources import open_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,6 +63,8 @@ def run_item(item: Item, folder: Path, noise_seed: int) -> Block:
 
 def synthesize(cell: Cell, folder: Path, noise_seed: int) -> tuple[pa.Table, dict[str, float]]:
     """The synthetic rows of one study of a cell; how many pairs it chose, and bytes a site sent."""
+    if cell.method == REAL:
+        return _drawn_again(private_files(folder, cell.table), noise_seed), {}
     synthesizer = FederatedSynthesizer(
         schema_of(folder, cell.table),
         epsilon=cell.epsilon,
@@ -85,6 +90,14 @@ def synthesize(cell: Cell, folder: Path, noise_seed: int) -> tuple[pa.Table, dic
 def private_files(folder: Path, table: str) -> list[Path]:
     """The rows a synthesizer may see."""
     return [folder / table / f"{part}.csv" for part in ("train", "val")]
+
+
+def _drawn_again(files: list[Path], seed: int) -> pa.Table:
+    """As many rows as there are, drawn with replacement."""
+    import pyarrow as pa
+
+    rows = pa.Table.from_batches([batch for file in files for batch in open_source(file).batches()])
+    return rows.take(stream(seed, "real rows").integers(0, rows.num_rows, rows.num_rows))
 
 
 @cache
