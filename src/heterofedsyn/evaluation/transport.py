@@ -34,6 +34,9 @@ MOST_CUT = 20_000
 """A matrix of costs between so many points takes 3 GB."""
 
 SMALL_CUTS = 3
+UNIT = 2.0**30
+"""Of this many steps is a range, so that lengths are whole numbers."""
+
 MOST_STEPS = 10_000_000
 """Of the solver: minutes, where seconds are usual."""
 
@@ -119,7 +122,7 @@ def _points(pair: Clique, rows: Rows) -> Points:
 
 def _earth_moved(here: Points, there: Points, categories: list[bool]) -> float:
     ot = need("ot", "transport distances")
-    # Masses are whole numbers: with fractions the solver was seen to turn in circles.
+    # Masses and costs are whole numbers: with fractions the solver was seen to turn in circles.
     many, others = int(here[1].sum()), int(there[1].sum())
     common = math.gcd(many, others)
     first, second = _only_different(
@@ -134,13 +137,13 @@ def _earth_moved(here: Points, there: Points, categories: list[bool]) -> float:
     first, second = _shuffled(first, rng), _shuffled(second, rng)
     cost = np.zeros((len(first[0]), len(second[0])))
     for axis, category in enumerate(categories):
-        apart = np.subtract.outer(first[0][:, axis], second[0][:, axis])
-        cost += apart != 0 if category else np.abs(apart)
+        apart = np.subtract.outer(*(np.rint(side[0][:, axis] * UNIT) for side in (first, second)))
+        cost += (apart != 0) * UNIT if category else np.abs(apart)
     masses = [side[1].astype(np.float64) for side in (first, second)]
     moved, log = ot.emd2(*masses, cost, numItermax=MOST_STEPS, log=True)
     if log["warning"] is not None:
         raise HeterofedsynError("exact transport did not end; compare fewer rows")
-    return float(moved) / (many // common * others)
+    return float(moved) / UNIT / (many // common * others)
 
 
 def _only_different(here: Points, there: Points) -> tuple[Points, Points]:
