@@ -17,7 +17,9 @@ from invented import SCHEMA, Desk, names
 
 pytestmark = pytest.mark.thorough
 
-FILES = {"model", "privacy.json", "run.json", "synthetic.csv", "synthetic.parquet"}
+FILES = {
+    *("model", "privacy.json", "report.html", "run.json", "synthetic.csv", "synthetic.parquet"),
+}
 
 
 @pytest.fixture

@@ -76,22 +76,53 @@ def test_every_method_tells_how_sites_differ(method: str) -> None:
         assert all(a.distance >= 0 and 0 < a.noise < 1 for a in summary.attributes)
 
 
+def ratios(release: Release) -> list[float]:
+    """Every distance in units of its noise."""
+    return [a.distance / a.noise for site in release.run.differences for a in site.attributes]
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("method", ["wavetree", "independent"])
-def test_equal_sites_are_within_the_noise(method: str) -> None:
+def test_sites_of_one_population_are_within_the_noise(method: str) -> None:
     """Not one in a hundred above twice the noise, yet the noise is not made to look large."""
-    tables = [patients(1500, seed=1)] * 3
     found = [
-        attribute.distance / attribute.noise
+        ratio
         for seed in range(150)
-        for summary in study(tables, seed, method=method).run.differences
-        for attribute in summary.attributes
+        for ratio in ratios(
+            study([patients(1500, 3 * seed + i) for i in range(3)], seed, method=method)
+        )
     ]
     ratio = np.array(found)
     error = math.sqrt(0.01 * 0.99 / 150 / 3)  # sites of one study are not independent
     assert (ratio > 2).mean() < 0.01 + 4 * error
     assert 0.05 < (ratio > 1).mean() < 0.25
     assert (ratio == 0).mean() > 0.3
+
+
+def dealt(whole: EncodedTable, sites: int, seed: int) -> list[EncodedTable]:
+    """Rows of one table, each to a site by lot."""
+    rng = np.random.default_rng(seed)
+    site = rng.integers(0, sites, whole.rows)
+    return [EncodedTable.from_codes(whole.domain, whole.codes[:, site == k]) for k in range(sites)]
+
+
+FIVE = tuple(f"site-{k}" for k in range(5))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("epsilon", [1.0, 5.0, 10.0])
+def test_rows_dealt_by_lot_make_no_site_stand_out_and_a_skewed_one_does(epsilon: float) -> None:
+    """However small the noise, the luck of the lot is no difference between sites."""
+    whole, alike, skewed = patients(5000, 1), [], []
+    for seed in range(30):
+        tables = dealt(whole, 5, seed)
+        alike += ratios(study(tables, seed, epsilon=epsilon, sites=FIVE))
+        planted = [*tables[:4], patients(1000, 100 + seed, old=0.6)]
+        release = study(planted, seed, epsilon=epsilon, sites=FIVE)
+        skewed += [a.distance / a.noise for a in by_name(release, "site-4").values()]
+    error = math.sqrt(0.01 * 0.99 / 30 / 3)  # sites and columns of one study are not independent
+    assert (np.array(alike) > 2).mean() < 0.01 + 4 * error
+    assert (np.array(skewed) > 2).mean() > 0.95
 
 
 def test_a_skewed_site_stands_out() -> None:
@@ -112,22 +143,25 @@ def shares(table: EncodedTable, name: str) -> Floats:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("old", [0.45, 0.6])
-def test_the_square_is_unbiased_over_noise(old: float) -> None:
-    """Where noise never hides a difference, the mean of its square is the square of the truth."""
-    tables = [patients(9000, 1), patients(6000, 2), patients(3000, 3, old=old)]
-    rest = EncodedTable.concatenate(tables[:2])
-    releases = [study(tables, seed, epsilon=3.0) for seed in range(200)]
+def test_the_square_is_unbiased_over_noise_and_rows(old: float) -> None:
+    """Where nothing hides a difference, the mean square is that of the populations."""
+    hospitals = ((9000, 0.4), (6000, 0.4), (3000, old))
+    releases = []
+    for seed in range(200):
+        tables = [patients(rows, 3 * seed + i, old=p) for i, (rows, p) in enumerate(hospitals)]
+        releases.append(study(tables, seed, epsilon=3.0))
+    whole = [patients(4_000_000, 1000), patients(4_000_000, 1001, old=old)]
     for name in ("age", "sick"):
-        true = float(((shares(tables[2], name) - shares(rest, name)) ** 2).sum())
+        true = float(((shares(whole[0], name) - shares(whole[1], name)) ** 2).sum())
         squares = np.array([by_name(release, "west")[name].distance ** 2 for release in releases])
         assert squares.min() > 0
         assert abs(squares.mean() - true) < 4 * squares.std() / math.sqrt(squares.size)
 
 
 def test_without_noise_it_is_the_distance_itself() -> None:
-    """Answers whose sigma is next to nothing, written by hand."""
+    """Answers whose sigma is next to nothing, of very many rows, written by hand."""
     schema = as_schema(patients(1, 0).domain)
-    own, others = np.array([30, 10, 20]), np.array([10, 40, 50])
+    own, others = 10**12 * np.array([30, 10, 20]), 10**12 * np.array([10, 40, 50])
     padded = [np.pad(own, (0, 17)), np.pad(others, (0, 17))]
 
     def asked(*statistics: Statistic) -> Query:

@@ -92,6 +92,42 @@ def test_what_a_synthetic_table_gets_wrong_is_said_and_counts_against_it() -> No
     assert scores.ml.synthetic is not None
 
 
+def test_cells_that_are_no_numbers_cost_more_than_numbers_at_the_end_of_the_range() -> None:
+    real = population(400)
+    evaluator = Evaluator(SCHEMA, real)
+    texts = {"clean": real["age"].cast(pa.string()).to_pylist()}
+    texts["far"] = ["9999"] * 300 + texts["clean"][300:]
+    texts["text"] = ["old"] * 300 + texts["clean"][300:]
+    found = {}
+    for name, ages in texts.items():
+        made = real.set_column(0, "age", pa.array(ages))
+        found[name] = evaluator.score(made, ["num_num", "histogram"]).fidelity
+    for kind in ("num_num", "histogram"):
+        clean, far, text = (found[name][kind] for name in ("clean", "far", "text"))
+        assert clean is not None
+        assert far is not None
+        assert text is not None
+        assert clean < far < text
+
+
+def test_pairs_of_very_many_values_are_compared_by_the_rows_that_occur() -> None:
+    many = tuple(f"v{i}" for i in range(60_000))
+    schema = Schema((CategoricalColumn("a", many), CategoricalColumn("b", many)))
+    table = pa.table({"a": ["v1", "v2", "v59999", "v7"], "b": ["v1", "v2", "v59999", "v7"]})
+    other = table.set_column(1, "b", pa.array(["v1", "v2", "v3", "v4"]))
+    scores = Evaluator(schema, table).score(other, ["tvd"])
+    assert scores.tvd is not None
+    assert scores.tvd.attributes == {"a": 0, "b": 0.5}
+    assert scores.tvd.pairs == {("a", "b"): 0.5}
+
+
+def test_one_column_has_no_pairs_to_be_close_on() -> None:
+    schema = Schema((SCHEMA.column("age"),))
+    found = Evaluator(schema, population(20)).score(population(20, 1), ["tvd"]).to_dict()
+    assert found["tvd"]["two_way"] is None
+    assert found["tvd"]["one_way"] > 0
+
+
 def test_a_table_without_the_label_teaches_nothing_but_has_all_other_scores() -> None:
     evaluator = Evaluator(SCHEMA, population(300), population(100, 1))
     scores = evaluator.score(population(300, 2).drop_columns(["sick"]))
@@ -306,6 +342,9 @@ def test_what_real_rows_teach_is_kept_for_the_next_time(tmp_path: Path) -> None:
     assert ceiling(real) == first
     ceiling(population(200, 7))
     assert len(list(folder.iterdir())) == 2
+    nowhere = Evaluator(SCHEMA, real, test, cache=tmp_path / "deep" / kept.name / "x")
+    (tmp_path / "deep" / kept.name).write_text("a file where a folder would be")
+    assert nowhere.score(made, ["ml"]).to_dict()["ml"]["ceiling"] == first
 
 
 @pytest.mark.parametrize(
@@ -399,7 +438,7 @@ def test_only_some_measures_and_bad_input_are_one_line(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*files, "--only", "tvd", "--json"]) == 0
-    assert {*json.loads(capsys.readouterr().out)} == {"tvd", "remarks", "floor"}
+    assert {*json.loads(capsys.readouterr().out)} == {"notice", "tvd", "remarks", "floor"}
     for more, code in (
         (["--only", "tvx"], 2),
         (["--real", "nowhere.csv"], 1),

@@ -120,6 +120,7 @@ def test_the_files_say_only_what_was_agreed_on(folder: Path) -> None:
     assert keys(run) == {
         *("version", "method", "sites", "seed", "study", "noisy_total", "remarks"),
         *("pairs", "attributes", "score", "measured"),
+        *("differences", "site", "total", "total_error", "name", "distance", "noise"),
     }
     assert all(isinstance(value, str | int | float | bool) for value in settings.values())
     assert keys(json.loads((folder / "privacy.json").read_text())) == {
@@ -145,6 +146,7 @@ def test_what_cannot_be_noised_does_not_depend_on_rows() -> None:
     def public(release: Release) -> dict[str, Any]:
         fields: dict[str, Any] = msgspec.to_builtins(release.run)
         assert fields.pop("noisy_total") > 0
+        assert len(fields.pop("differences")) == 2  # noisy; tests/test_differences.py
         return fields
 
     assert public(few) == public(many)

@@ -249,6 +249,18 @@ def test_between_too_little_and_enough_only_label_pairs_are_measured() -> None:
     assert all("a2" in pair for pair in measured)
 
 
+def test_columns_share_alike_when_no_pair_is_worth_measuring_and_by_size_otherwise() -> None:
+    schema = categories(2, 8, 32, label=0)
+
+    def prices(rows: int) -> list[float]:
+        release = fitted(schema, *deal(dependent_table(schema.domain, rows), 2))
+        (charge,) = (c for c in release.privacy.sites[0].charges if c.label == "one-way")
+        return [part.rho / charge.rho for part in charge.parts]
+
+    assert prices(20) == pytest.approx([1 / 3] * 3)
+    assert prices(50_000) == pytest.approx([1 / 7, 2 / 7, 4 / 7])
+
+
 @pytest.mark.parametrize("label", ["yes", "ward", "bmi", None])
 def test_columns_of_every_kind_come_back_as_they_were(label: str | None) -> None:
     rng = np.random.default_rng(0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import itertools
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -46,6 +47,9 @@ RAMP = (
 TEXT = 12
 """Size of text, in pixels at full width."""
 
+NEEDED = ("matplotlib", "jinja2")
+"""Libraries of the extra `report`."""
+
 _FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "{http://www.w3.org/1999/xlink}href"
@@ -59,7 +63,7 @@ def check_drawing() -> None:
 
 def can_draw() -> bool:
     """Whether the extra `report` is installed."""
-    return all(importlib.util.find_spec(name) for name in ("matplotlib", "jinja2"))
+    return all(importlib.util.find_spec(name) for name in NEEDED)
 
 
 @contextmanager
@@ -166,7 +170,7 @@ def _lean(node: ElementTree.Element, name: str) -> ElementTree.Element:
     )
     for child in node:
         _copy(child, root, ids)
-    _merge(root)
+    _share(root)
     return root
 
 
@@ -193,22 +197,28 @@ def _copy(node: ElementTree.Element, parent: ElementTree.Element, ids: Mapping[s
         parent.remove(target)
 
 
-def _merge(node: ElementTree.Element) -> None:
-    """Paths that follow each other and look alike become one."""
-    former: ElementTree.Element | None = None
-    for child in list(node):
-        _merge(child)
-        alike = (
-            former is not None
-            and child.tag == former.tag == "path"
-            and "id" not in child.attrib
-            and {**child.attrib, "d": ""} == {**former.attrib, "d": ""}
-        )
-        if alike and former is not None:
-            former.set("d", former.get("d", "") + child.get("d", ""))
-            node.remove(child)
-        else:
-            former = child
+def _share(node: ElementTree.Element) -> None:
+    """Paths that follow each other and look alike say so once, in a group around them."""
+    children = list(node)
+    for child in children:
+        node.remove(child)
+    for look, run in itertools.groupby(children, _look):
+        alike = list(run)
+        if look is None or len(alike) < 3:
+            for child in alike:
+                _share(child)
+                node.append(child)
+            continue
+        around = ElementTree.SubElement(node, "g", dict(look))
+        for child in alike:
+            ElementTree.SubElement(around, "path", {"d": child.get("d", "")})
+
+
+def _look(node: ElementTree.Element) -> tuple[tuple[str, str], ...] | None:
+    """All that a path says besides where it goes; None for other things."""
+    if node.tag != "path" or "id" in node.attrib:
+        return None
+    return tuple((key, value) for key, value in node.attrib.items() if key != "d")
 
 
 def _attributes(node: ElementTree.Element, ids: Mapping[str, str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -36,3 +37,65 @@ def speed(
         ["work", "measured", "beside it", "ratio"],
         [[f.name, f.shown, f.peer, f"{f.ratio:.2f}" if f.ratio else ""] for f in figures],
     )
+
+
+@app.command()
+def paper(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME",
+            help="overall, participants, distribution, allocation, projection, bound, pca, "
+            "label-distribution, cost; all of them unless named.",
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("paper-results"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A smaller version in under 5 minutes on two cores.")
+    ] = False,
+    repetitions: Annotated[
+        int | None, typer.Option(help="Draws of noise per setting; 5 unless given, 2 if quick.")
+    ] = None,
+    ml_repetitions: Annotated[
+        int | None, typer.Option(help="The same for machine learning; 3 unless given, 1 if quick.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes; one per core unless given.")] = None,
+    seed: Annotated[int, typer.Option(help="Repetition r has noise seed 1000 SEED + r.")] = 0,
+    render_only: Annotated[
+        bool, typer.Option("--render-only", help="Only write text and figures anew.")
+    ] = False,
+) -> None:
+    """Run the paper's experiments with honest noise.
+
+    Running again with the same --out continues. The tables are looked for in the folder
+    HETEROFEDSYN_DATA, or in ../shared/data; `heterofedsyn bench data` fetches them.
+    """
+    from heterofedsyn.bench.paper.command import render, reproduce
+    from heterofedsyn.cli._show import note
+
+    if render_only:
+        page = render(out, note)
+    else:
+        page = reproduce(
+            names or [],
+            out=out,
+            quick=quick,
+            repetitions=repetitions,
+            ml_repetitions=ml_repetitions,
+            jobs=jobs,
+            seed=seed,
+            note=note,
+        )
+    print(f"results in {page}")
+
+
+@app.command()
+def data(
+    out: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("heterofedsyn-data"),
+) -> None:
+    """Fetch the public tables that the benchmarks run on."""
+    from heterofedsyn.bench.download import download
+    from heterofedsyn.cli._show import note
+
+    download(out, note)
+    print(f"tables in {out}; set HETEROFEDSYN_DATA to it")

@@ -13,6 +13,8 @@ from heterofedsyn.cli._options import SchemaFile
 if TYPE_CHECKING:
     from heterofedsyn.evaluation import Learning, Scores
 
+NOTICE = "computed from private rows: do not publish"
+
 
 def evaluate(
     schema: SchemaFile,
@@ -67,7 +69,7 @@ def evaluate(
         note(f"remark: {remark}")
     if as_json:
         lowest = {name: found for name, found in floor.to_dict().items() if name != "remarks"}
-        print(json.dumps({**scores.to_dict(), "floor": lowest}, indent=1))
+        print(json.dumps({"notice": NOTICE, **scores.to_dict(), "floor": lowest}, indent=1))
         return
     distances = [
         [name, f"{mean:.4f}", f"{least:.4f}"]
@@ -85,12 +87,13 @@ def evaluate(
             ["model", "figure", "synthetic", "real (ceiling)", "constant guess"],
             _models(scores.ml),
         )
-    note("computed from private rows: do not publish")
+    note(NOTICE)
 
 
 def _distances(scores: Scores) -> list[tuple[str, float]]:
     """The distances that were computed, in words."""
     from heterofedsyn.cli._show import count
+    from heterofedsyn.evaluation import KIND_WORDS
 
     found: list[tuple[str, float | None]] = []
     if scores.tvd and scores.tvd_20:
@@ -100,7 +103,9 @@ def _distances(scores: Scores) -> list[tuple[str, float]]:
     for name, errors in (("real", scores.train), ("test", scores.test)):
         for ways, error in enumerate(errors or (), start=1):
             found.append((f"range queries, {count(ways, 'condition')}, {name} rows", error))
-    found += [(f"transport, {words}", scores.fidelity.get(kind)) for kind, words in _KINDS.items()]
+    found += [
+        (f"transport, {words}", scores.fidelity.get(kind)) for kind, words in KIND_WORDS.items()
+    ]
     return [(name, distance) for name, distance in found if distance is not None]
 
 
@@ -116,14 +121,6 @@ def _models(ml: Learning) -> list[list[str]]:
     for metric, by in ((first, found), (second, found[second])):
         lines.append(("mean", metric, by["average"], by["ceiling"], by["trivial"]))
     return [[model, metric, *map(_shown, figures)] for model, metric, *figures in lines]
-
-
-_KINDS = {
-    "histogram": "two numbers, histograms of 20 cells",
-    "num_num": "two numbers, points",
-    "cat_num": "a category and a number, points",
-    "cat_cat": "two categories",
-}
 
 
 def _shown(figure: float | None) -> str:

@@ -31,8 +31,8 @@ def report(
 ) -> None:
     """Describe a release in one HTML page.
 
-    The public form needs the release alone and may be published with it; with --real it becomes
-    an internal form with comparisons to private rows, readable by its owner only.
+    The public form needs the release alone and may be published with it. Real rows (--real) make
+    an internal form, with comparisons to them and readable by its owner only.
     """
     from heterofedsyn._files import check_place
     from heterofedsyn.cli._show import note
@@ -48,8 +48,8 @@ def report(
     inside = release_around(out)
     if inside is not None and real:
         raise UsageError(
-            f"--out {out} lies in the release {inside}, which is published as a whole; keep the "
-            "internal form somewhere else"
+            f"--out {out} lies in a release, which is published as a whole; keep the internal form "
+            "somewhere else"
         )
     if inside is not None and (out.name != REPORT or out.resolve().parent != inside.resolve()):
         raise UsageError(f"--out {out} lies in a release, where a page is called {REPORT}")

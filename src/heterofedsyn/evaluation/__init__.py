@@ -12,10 +12,12 @@ from heterofedsyn.evaluation.evaluator import (
 from heterofedsyn.evaluation.grid import coarse
 from heterofedsyn.evaluation.queries import RangeQueries, range_query_error
 from heterofedsyn.evaluation.rows import Rows, read_real, read_synthetic
+from heterofedsyn.evaluation.transport import KIND_WORDS
 from heterofedsyn.evaluation.tvd import TotalVariation, total_variation
 from heterofedsyn.evaluation.wasserstein import histogram_wasserstein
 
 __all__ = [
+    "KIND_WORDS",
     "MEASURES",
     "QUICK",
     "Evaluator",

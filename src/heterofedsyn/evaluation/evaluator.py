@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -16,8 +17,8 @@ import numpy as np
 
 from heterofedsyn._arrays import Floats, stream
 from heterofedsyn._files import file_written_whole
-from heterofedsyn._version import __version__
-from heterofedsyn.errors import UsageError, did_you_mean
+from heterofedsyn.errors import HeterofedsynError, UsageError, did_you_mean
+from heterofedsyn.evaluation import learning
 from heterofedsyn.evaluation.learning import Figures, Task, average, guess, learn
 from heterofedsyn.evaluation.queries import RangeQueries, cut_to, seeded_queries
 from heterofedsyn.evaluation.rows import Rows, read_real, read_synthetic
@@ -100,9 +101,9 @@ class Scores:
         if self.tvd and self.tvd_20:
             found["tvd"] = {
                 "one_way": self.tvd.one_way,
-                "two_way": self.tvd.two_way,
+                "two_way": self.tvd.two_way if self.tvd.pairs else None,
                 "one_way_20": self.tvd_20.one_way,
-                "two_way_20": self.tvd_20.two_way,
+                "two_way_20": self.tvd_20.two_way if self.tvd.pairs else None,
             }
         queries = {"train": self.train, "test": self.test}
         if asked := {name: _by_ways(errors) for name, errors in queries.items() if errors}:
@@ -231,7 +232,7 @@ class Evaluator:
         key = hashlib.sha256(f"{self._schema.fingerprint} {self._seed}".encode())
         for package in ("numpy", "scikit-learn", "xgboost-cpu"):
             key.update(f" {package} {_version(package)}".encode())
-        key.update(__version__.encode())
+        key.update(Path(learning.__file__).read_bytes())  # its settings decide what is learnt
         for rows in (self.real, test):
             key.update(rows.values.tobytes())
             key.update(rows.fine.codes.tobytes())
@@ -240,10 +241,11 @@ class Evaluator:
             return msgspec.json.decode(place.read_bytes(), type=Figures)
         except (OSError, msgspec.MsgspecError):
             figures = _learnt(task, self.real, test, self._seed)
-        self._cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with file_written_whole(place) as partial:
-            partial.touch(0o600)
-            partial.write_bytes(msgspec.json.encode(figures))
+        with suppress(OSError, HeterofedsynError):  # it only saves time
+            self._cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with file_written_whole(place) as partial:
+                partial.touch(0o600)
+                partial.write_bytes(msgspec.json.encode(figures))
         return figures
 
 

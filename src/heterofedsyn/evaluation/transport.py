@@ -7,26 +7,43 @@ with the number of rows; the histogram form has none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers, stream
+from heterofedsyn.errors import HeterofedsynError
 from heterofedsyn.evaluation.extra import need
 from heterofedsyn.evaluation.grid import is_numeric, span
 from heterofedsyn.evaluation.rows import Rows
 from heterofedsyn.schema import Clique, Schema
 
 KINDS = ("num_num", "cat_num", "cat_cat")
+KIND_WORDS = {
+    "histogram": "two numbers, histograms of 20 cells",
+    "num_num": "two numbers, points",
+    "cat_num": "a category and a number, points",
+    "cat_cat": "two categories",
+}
+FARTHEST = 2.0
+"""Between opposite corners; also what a row costs that the schema does not know."""
+
 CUT_ROWS = 2_000
 MOST_CUT = 20_000
 """A matrix of costs between so many points takes 3 GB."""
 
 SMALL_CUTS = 3
+UNIT = 2.0**30
+"""Of this many steps is a range, so that lengths are whole numbers."""
+
+MOST_STEPS = 10_000_000
+"""Of the solver: minutes, where seconds are usual."""
+
 _MOST_CELLS = 2_500
 
-Points = tuple[Floats, Floats]
-"""Points, one to a row, and their masses, which add up to 1."""
+Points = tuple[Floats, Integers]
+"""Points, one to a row, and how many rows lie at each."""
 
 
 def transport(
@@ -71,16 +88,23 @@ def _pairs(schema: Schema, kind: str) -> list[Clique]:
 
 
 def _distance(pair: Clique, real: Rows, synthetic: Rows) -> float:
-    schema = real.schema
-    categories = [not is_numeric(schema.column(name)) for name in pair]
+    categories = [not is_numeric(real.schema.column(name)) for name in pair]
     here, there = (_points(pair, rows) for rows in (real, synthetic))
+    foreign = strangers(pair, synthetic)
     if not len(here[0]) or not len(there[0]):
-        return 0.0 if len(here[0]) == len(there[0]) else 2.0
-    return _earth_moved(*_only_different(here, there), categories)
+        return 0.0 if len(here[0]) == len(there[0]) else FARTHEST
+    return (1 - foreign) * _earth_moved(here, there, categories) + foreign * FARTHEST
+
+
+def strangers(pair: Clique, rows: Rows) -> float:
+    """The part of the rows with a cell that the schema does not know as a number."""
+    places = [i for i, column in enumerate(rows.schema.columns) if column.name in pair]
+    numbers = [i for i in places if is_numeric(rows.schema.columns[i])]
+    return float(rows.foreign[numbers].any(axis=0).mean()) if numbers else 0.0
 
 
 def _points(pair: Clique, rows: Rows) -> Points:
-    """Where the rows lie; those without a number in either column lie nowhere."""
+    """Where the rows lie; those with a null instead of a number lie nowhere."""
     axes = []
     for name in pair:
         place = rows.schema.domain.names.index(name)
@@ -93,29 +117,44 @@ def _points(pair: Clique, rows: Rows) -> Points:
     points = np.stack(axes, axis=1)
     points = points[~np.isnan(points).any(axis=1)]
     places, counts = np.unique(points, axis=0, return_counts=True)
-    return places, counts / max(1, len(points))
+    return places, counts
+
+
+def _earth_moved(here: Points, there: Points, categories: list[bool]) -> float:
+    ot = need("ot", "transport distances")
+    # Masses and costs are whole numbers: with fractions the solver was seen to turn in circles.
+    many, others = int(here[1].sum()), int(there[1].sum())
+    common = math.gcd(many, others)
+    first, second = _only_different(
+        (here[0], here[1] * (others // common)), (there[0], there[1] * (many // common))
+    )
+    if not len(first[0]):
+        return 0.0
+    # It is some times quicker with the larger side first and in no particular order.
+    if len(first[0]) < len(second[0]):
+        first, second = second, first
+    rng = stream(0, "order of points")
+    first, second = _shuffled(first, rng), _shuffled(second, rng)
+    cost = np.zeros((len(first[0]), len(second[0])))
+    for axis, category in enumerate(categories):
+        apart = np.subtract.outer(*(np.rint(side[0][:, axis] * UNIT) for side in (first, second)))
+        cost += (apart != 0) * UNIT if category else np.abs(apart)
+    masses = [side[1].astype(np.float64) for side in (first, second)]
+    moved, log = ot.emd2(*masses, cost, numItermax=MOST_STEPS, log=True)
+    if log["warning"] is not None:
+        raise HeterofedsynError("exact transport did not end; compare fewer rows")
+    return float(moved) / UNIT / (many // common * others)
 
 
 def _only_different(here: Points, there: Points) -> tuple[Points, Points]:
     """Both without the mass they share: a cost that is a metric never moves it."""
     places, which = np.unique(np.concatenate([here[0], there[0]]), axis=0, return_inverse=True)
-    surplus: Floats = np.zeros(len(places))
+    surplus: Integers = np.zeros(len(places), np.int64)
     np.add.at(surplus, which.reshape(-1), np.concatenate([here[1], -there[1]]))
-    surplus[np.abs(surplus) < 1e-12] = 0
     more, less = surplus > 0, surplus < 0
     return (places[more], surplus[more]), (places[less], -surplus[less])
 
 
-def _earth_moved(here: Points, there: Points, categories: list[bool]) -> float:
-    ot = need("ot", "transport distances")
-    if not len(here[0]):
-        return 0.0
-    cost = np.zeros((len(here[0]), len(there[0])))
-    for axis, category in enumerate(categories):
-        apart = np.subtract.outer(here[0][:, axis], there[0][:, axis])
-        cost += apart != 0 if category else np.abs(apart)
-    moved = here[1].sum()
-    solve: Callable[..., float] = ot.emd2
-    return float(
-        solve(here[1] / moved, there[1] / there[1].sum(), cost, numItermax=10_000_000) * moved
-    )
+def _shuffled(points: Points, rng: np.random.Generator) -> Points:
+    order = rng.permutation(len(points[0]))
+    return points[0][order], points[1][order]

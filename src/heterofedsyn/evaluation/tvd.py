@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import UsageError
 from heterofedsyn.marginals.counting import Marginal, count_pairs, count_single
 from heterofedsyn.schema import Clique, EncodedTable
+
+MOST_CELLS = 2**24
+"""Pairs of more cells are counted by the rows that occur."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +44,34 @@ def total_variation(real: EncodedTable, synthetic: EncodedTable) -> TotalVariati
         apart = first.counts / max(1, real.rows) - second.counts / max(1, synthetic.rows)
         return 0.5 * float(np.abs(apart).sum())
 
-    names = real.domain.names
+    domain = real.domain
+    small = [pair for pair in domain.pairs() if math.prod(domain.shape(pair)) <= MOST_CELLS]
+    counted = zip(count_pairs(real, small), count_pairs(synthetic, small), strict=True)
+    known = {first.clique: distance(first, second) for first, second in counted}
     return TotalVariation(
-        {name: distance(count_single(real, name), count_single(synthetic, name)) for name in names},
         {
-            first.clique: distance(first, second)
-            for first, second in zip(count_pairs(real), count_pairs(synthetic), strict=True)
+            name: distance(count_single(real, name), count_single(synthetic, name))
+            for name in domain.names
+        },
+        {
+            pair: known[pair] if pair in known else _sparse(pair, real, synthetic)
+            for pair in domain.pairs()
         },
     )
+
+
+def _sparse(pair: Clique, real: EncodedTable, synthetic: EncodedTable) -> float:
+    """The distance of a pair that has far more cells than rows."""
+    first, second = (real.domain.names.index(name) for name in pair)
+    width = real.domain.sizes[second]
+
+    def cells(table: EncodedTable) -> Integers:
+        return np.asarray(table.codes[first].astype(np.int64) * width + table.codes[second])
+
+    both = np.concatenate([cells(real), cells(synthetic)])
+    weights = np.repeat([1 / real.rows, -1 / synthetic.rows], [real.rows, synthetic.rows])
+    _, which = np.unique(both, return_inverse=True)
+    return 0.5 * float(np.abs(np.bincount(which, weights)).sum())
 
 
 def _mean(distances: Iterable[float]) -> float:

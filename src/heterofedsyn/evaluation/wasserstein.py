@@ -16,6 +16,7 @@ from numba import njit
 from heterofedsyn._arrays import Integers
 from heterofedsyn.evaluation.grid import coarse, is_numeric
 from heterofedsyn.evaluation.rows import Rows, read_real, read_synthetic
+from heterofedsyn.evaluation.transport import strangers
 from heterofedsyn.marginals.counting import Marginal, count_pairs
 from heterofedsyn.schema import Schema
 
@@ -36,14 +37,25 @@ def mean_over_pairs(real: Rows, synthetic: Rows) -> float | None:
 
     def histogram(found: Marginal) -> Integers:
         first, second = found.clique
-        # The codes past the bins are nulls and foreign cells, which lie nowhere in the range.
+        # The codes past the bins are nulls, which lie nowhere, and what the schema does not know.
         return found.counts.reshape(real.wide.domain.shape(found.clique))[
             : numeric[first], : numeric[second]
         ]
 
     counts = zip(count_pairs(real.wide, pairs), count_pairs(synthetic.wide, pairs), strict=True)
-    apart = [grid_distance(histogram(first), histogram(second)) for first, second in counts]
+    apart = []
+    for first, second in counts:
+        cells, others = histogram(first), histogram(second)
+        foreign = strangers(first.clique, synthetic)
+        near, far = grid_distance(cells, others), farthest(cells)
+        apart.append((1 - foreign) * near + foreign * far)
     return float(np.mean(apart)) if apart else None
+
+
+def farthest(cells: Integers) -> float:
+    """Between opposite corners of a grid."""
+    rows, columns = cells.shape
+    return float(2 - 1 / rows - 1 / columns)
 
 
 def grid_distance(first: Integers, second: Integers) -> float:
@@ -57,7 +69,7 @@ def grid_distance(first: Integers, second: Integers) -> float:
     rows, columns = first.shape
     here, there = int(first.sum()), int(second.sum())
     if not here or not there:
-        return 0.0 if here == there else 2.0 - 1 / rows - 1 / columns
+        return 0.0 if here == there else farthest(first)
     # A step is 1 / rows or 1 / columns long: times their least common multiple, an integer.
     unit = math.lcm(rows, columns)
     common = math.gcd(here, there)

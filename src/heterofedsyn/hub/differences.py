@@ -1,4 +1,4 @@
-"""How each site differs from all others together, seen through the noise of its own answers.
+"""How each site differs from all others together, beyond noise and the luck of which rows it has.
 
 Made from answers that everyone may see under trust `local`, so it costs nothing more. Where only
 sums over sites are seen, or there is one site, there is nothing to compare.
@@ -32,10 +32,14 @@ class AttributeDifference(msgspec.Struct, frozen=True):
     count, the most frequent alone and the rest together. Let S be the squared Euclidean distance
     between the two distributions over groups, as the answers tell them.
 
+    Chance is the noise of the answers, and that a site holds these rows and not others of the
+    population they come from, as if they were drawn from it one by one.
+
     Attributes:
-        distance: the root of S less what noise adds to S on average, or 0 if nothing is left.
-        noise: the root of the standard deviation of S due to noise alone. Where sites are alike, a
-            distance above twice this comes up in at most about one case of a hundred.
+        distance: the root of S less what chance adds to S on average, or 0 if nothing is left.
+        noise: the root of the standard deviation of S due to chance alone. Where the rows of all
+            sites come from one population, a distance above twice this comes up in about one case
+            of a hundred.
     """
 
     name: str
@@ -127,13 +131,18 @@ class _Sums:
         )
 
     def shares(self) -> tuple[Floats, Floats]:
-        """The distribution over groups, and the covariance of its noise to first order."""
-        # A total below its own noise tells nothing to divide by.
-        divisor = max(self.total, math.sqrt(self.variance))
+        """The distribution over groups, and its covariance by noise and by the draw of rows."""
+        # A total below its own noise, or below one row, tells nothing to divide by.
+        divisor = max(self.total, math.sqrt(self.variance), 1.0)
         moved = self.contrast / divisor
-        # d(contrast / total) = (d contrast - contrast / total * d total) / total
+        # To first order d(contrast / total) = (d contrast - contrast / total * d total) / total.
         noise = (self.covariance + self.variance * np.outer(moved, moved)) / divisor**2
-        return self.weight + moved, noise
+        shares = self.weight + moved
+        likely = np.maximum(shares, 0.0)
+        likely /= likely.sum()
+        # Of n rows drawn one by one, shares p have covariance (diag(p) - p p') / n.
+        draw = (np.diag(likely) - np.outer(likely, likely)) / divisor
+        return shares, noise + draw
 
 
 def _flat_sums(groups: Integers, flats: Sequence[Noisy], totals: Sequence[Noisy]) -> list[_Sums]:
@@ -177,8 +186,8 @@ def _haar_sums(size: int, waves: Sequence[Sequence[Noisy]], totals: Sequence[Noi
 
 
 def _difference(name: str, site: _Sums, others: _Sums) -> AttributeDifference:
-    (own, own_noise), (rest, rest_noise) = site.shares(), others.shares()
-    covariance = own_noise + rest_noise
+    (own, own_chance), (rest, rest_chance) = site.shares(), others.shares()
+    covariance = own_chance + rest_chance
     square = float(((own - rest) ** 2).sum()) - float(np.trace(covariance))
     # The variance of a normal vector's square is 2 tr(covariance^2).
     noise = (2 * float((covariance**2).sum())) ** 0.25

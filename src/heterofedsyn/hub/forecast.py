@@ -275,7 +275,7 @@ class _Draft:
         """Every release of the 1-ways."""
         if mode not in self._one_ways:
             budget, _, _ = mode.split(self.rest)
-            parts = self.method.one_way_parts(self.setting, budget)
+            parts = self.method.one_way_parts(self.setting, budget, mode)
             self._one_ways[mode] = [self.planned(*part) for part in parts]
         return self._one_ways[mode]
 

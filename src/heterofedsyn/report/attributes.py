@@ -162,7 +162,7 @@ def attribute_picture(
     truth = None if real is None else grouped(real, display.groups) / max(1.0, real.sum())
     kind = "real" if real is not None else "attribute"
     figure_name = f"fig-{kind}-{place}"
-    title = f"Distribution of {name}"
+    title = f"Distribution of {name}" + (" beside the real rows" if real is not None else "")
     best = int(np.argmax(shown))
     said = (
         f"{count(len(display.labels), 'bar')}; the highest is {display.labels[best]} with "
@@ -176,7 +176,7 @@ def attribute_picture(
         else:
             assert isinstance(column, IntegerColumn | NumberColumn | DatetimeColumn)
             _draw_stretches(axes, column, display, shown, errors, truth)
-        axes.tick_params(length=0)
+        axes.tick_params(length=0, pad=4)
         svg = drawing.svg(figure, figure_name, title, said)
     head = ["value", "rows", "share", "± 2 standard errors"]
     lines = [
@@ -303,6 +303,13 @@ def _draw_stretches(
         usable = [tick for tick in usable if tick[0] < centres[-1] - 3.2 * apart]
     ticks += usable
     axes.set_xticks([at for at, _ in ticks], [text for _, text in ticks])
+    if isinstance(column, DatetimeColumn) and usable:
+        labels = axes.get_xticklabels()
+        for at, text in zip(ticks, labels, strict=True):
+            place = usable.index(at) if at in usable else -1
+            text.set_horizontalalignment(
+                "left" if place == 0 else "right" if place == 2 else "center"
+            )
     axes.set_xlim(
         float((centres - bars / 2).min()) - room / 2, float((centres + bars / 2).max()) + room / 2
     )

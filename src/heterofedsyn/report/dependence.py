@@ -19,7 +19,7 @@ from heterofedsyn.synthesis import Tree
 from heterofedsyn.synthesis.forest import spanning_forest
 from heterofedsyn.synthesis.tree import steps
 
-MOST_LINES = 200
+MOST_LINES = 120
 """Pairs listed under a picture."""
 
 MOST_NODES = 80
@@ -202,7 +202,7 @@ def _tree_picture(release: Release, kept: Mapping[Clique, float]) -> Picture:
             bool(n.parent) + n.given_label for n in nodes
         )
         if left > 0:
-            caption += f" {count(left, 'further measured pair')} are fitted afterwards."
+            caption += f" Measured pairs that are fitted afterwards: {left:,}."
     else:
         caption = (
             "The strongest measured pairs that close no circle. The synthesizer of this method "
@@ -365,9 +365,14 @@ def pair_noise_section(release: Release) -> Section:
     )
     numbers = Table("Expected noise, the largest first", head, rows)
     lead = Text(
-        f"{count(len(expected), 'pair')} carry an expected noise of {mean:.3f} on average, on a "
-        "scale where 0 is equal and 1 is disjoint. It is known exactly, without any private row, "
-        "because the noise is."
+        f"The mean expected noise over {count(len(expected), 'pair')} is {mean:.3f}, on a scale "
+        "where 0 is equal and 1 is disjoint. It is known exactly, without any private row, because "
+        "the noise is."
+        + (
+            " Sites were asked separately; only pairs that all of them measured are shown."
+            if len(release.model.targets) > 1
+            else ""
+        )
     )
     return Section(
         "pair-noise",

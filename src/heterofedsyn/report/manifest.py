@@ -35,8 +35,8 @@ def manifest_section(release: Release, folder: Path) -> Section:
     blocks.append(Text("Settings of the method:"))
     blocks.append(Facts(tuple((name, str(value)) for name, value in run.settings.items())))
     files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != REPORT)
-    rows = tuple((path.name, f"{path.stat().st_size:,}", _digest(path)) for path in files)
-    blocks.append(Table("Files of the release", ("file", "bytes", "SHA-256"), rows))
+    rows = tuple((path.name, _digest(path), f"{path.stat().st_size:,}") for path in files)
+    blocks.append(Table("Files of the release", ("file", "SHA-256", "bytes"), rows, words=2))
     blocks.append(
         Text(
             "Anyone with these files can make this page again: heterofedsyn report DIR --out "

@@ -10,7 +10,7 @@ from heterofedsyn.report.heat import MOST_NAMES, heat_map
 
 TITLE = "How sites differ"
 CLEAR = 2.0
-"""Times the noise from which a difference is not luck."""
+"""Times its chance level from which a difference is marked."""
 
 
 def site_section(release: Release) -> Section:
@@ -30,11 +30,12 @@ def site_section(release: Release) -> Section:
             "Each site is compared with all other sites together, column by column, from the noisy "
             "answers that everyone may see under trust local; this cost no further budget. A "
             "distance of 0 means alike, and the largest possible is 1.41 (two sites with one value "
-            "each, another one). What noise adds on average was taken off."
+            "each, another one). What chance adds on average was taken off: the noise, and the luck of "
+            "which rows a site happens to hold."
         ),
         Table(
             "Rows of each site (noisy)",
-            ("site", "rows", "± 2 standard errors", "columns that clearly differ"),
+            ("site", "rows", "± 2 standard errors", "columns marked"),
             tuple(
                 (
                     site.site,
@@ -61,7 +62,7 @@ def site_section(release: Release) -> Section:
             values[places],
             "distance of distributions",
             marks,
-            f"more than {CLEAR:g} times its noise",
+            f"more than {CLEAR:g} times its chance level",
         )
         rows = tuple(
             (names[i], site.site, f"{values[i, c]:.4f}", f"{noise[i, c]:.4f}")
@@ -71,9 +72,10 @@ def site_section(release: Release) -> Section:
         caption = (
             "Colour: Euclidean distance between the distribution of a column at one site and at "
             "all others, over at most eight groups of values. A dot marks distances above twice "
-            "their noise level, which alike sites reach in at most about one case of a hundred."
+            "their chance level. If the rows of all sites came one by one from one population, "
+            "about one cell in a hundred would get a dot, so a single dot among many proves little."
         )
-        head = ("column", "site", "distance", "noise level")
+        head = ("column", "site", "distance", "chance level")
         blocks.append(Picture("fig-sites", title, svg, caption, Table(title, head, rows, words=2)))
     if len(found) > len(shown):
         blocks.append(Text(f"The first {len(shown)} of {len(found)} sites are drawn."))

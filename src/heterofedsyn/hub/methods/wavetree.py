@@ -137,7 +137,7 @@ class WaveTree(Federated):
         mode = self.mode(setting, targets.total)
         for_ones, for_scores, for_pairs = mode.split(rest)
         # MEASURE 1-ways
-        round_ = yield Ask("one-way", self.one_way_parts(setting, for_ones))
+        round_ = yield Ask("one-way", self.one_way_parts(setting, for_ones, mode))
         targets = targets.with_measured(round_.measurements())
         if not mode.planned:
             return self._outcome(targets, {}, mode)
@@ -200,11 +200,15 @@ class WaveTree(Federated):
         return found
 
     def one_way_parts(
-        self, setting: Setting, budget: Budget
+        self, setting: Setting, budget: Budget, mode: Mode
     ) -> tuple[tuple[Statistic, Budget], ...]:
-        """Haar levels of ordered attributes, flat counts of the others, each with its price."""
+        """Haar levels of ordered attributes, flat counts of the others, each with its price.
+
+        Where no pair is worth measuring, no single value of many is either: shares are equal then,
+        since the first levels of a wide attribute need no more than a narrow one does.
+        """
         domain = setting.domain
-        shares = budget.split(*(math.sqrt(size) for size in domain.sizes))
+        shares = budget.split(*(math.sqrt(size) if mode.planned else 1 for size in domain.sizes))
         parts: list[tuple[Statistic, Budget]] = []
         for name, share in zip(domain.names, shares, strict=True):
             levels = haar_levels(domain.size(name))

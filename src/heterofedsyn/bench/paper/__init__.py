@@ -1,0 +1,1 @@
+"""Every experiment of the paper, run again with honest noise and set beside what it printed."""
