@@ -91,7 +91,7 @@ class WaveTree(Federated):
         first, rest = setting.budget.split(self.total, 1 - self.total)
         modes = list(self.modes(setting).values())
         splits = [mode.split(rest) for mode in modes]
-        ones = self.one_way_parts(setting, rest)
+        ones = self.one_way_parts(setting, rest, modes[0])
         kinds = sorted({str(statistic.__struct_config__.tag) for statistic, _ in ones})
         found: list[Ask | Later] = [
             self._ask_total(first),
