@@ -229,7 +229,6 @@ def serve(folder: Folder = HERE) -> None:
     from heterofedsyn.site.agent import Agent
     from heterofedsyn.site.books import Books
     from heterofedsyn.site.service import Service
-    from heterofedsyn.sources import open_source
 
     settings = _own(folder)
     mode = stat.S_IMODE(settings.folder.stat().st_mode)
@@ -238,11 +237,10 @@ def serve(folder: Folder = HERE) -> None:
             f"{settings.folder} has mode {mode:04o}; nobody but the agent's user may look into it: "
             f"chmod 700 {settings.folder}"
         )
-    wanted = [*settings.public.domain.names, *([] if settings.unit is None else [settings.unit])]
-    open_source(settings.source).batches(wanted)
     with Books.open(settings.folder, settings.anchor) as books:
         os.umask(0o077)
         agent = Agent(settings, books, log=_log)
+        agent.prepare()
         with Service(agent, settings, log=_log) as service:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: service.stop())
