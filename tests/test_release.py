@@ -317,6 +317,152 @@ def put(*path: Any) -> Callable[[Any], None]:
     return change
 
 
+def forge(folder: Path, name: str, change: Callable[[Any], None]) -> None:
+    """A record with a change, and a model that vouches for it."""
+    record = json.loads((folder / name).read_text())
+    change(record)
+    data = json.dumps(record).encode()
+    (folder / name).write_bytes(data)
+    repack(folder, put("files", name, hashlib.sha256(data).hexdigest()))
+
+
+def drop(*path: Any) -> Callable[[Any], None]:
+    *way, last = path
+
+    def change(stored: Any) -> None:
+        for step in way:
+            stored = stored[step]
+        del stored[last]
+
+    return change
+
+
+PRIVACY, RUN = "privacy.json", "run.json"
+PART = ("sites", 0, "charges", 0, "parts", 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        (RUN, put("pairs", 0, "attributes", [])),
+        (RUN, put("pairs", 0, "attributes", ["age"])),
+        (RUN, put("pairs", 0, "attributes", ["age", "sick", "ward"])),
+        (RUN, put("pairs", 0, "attributes", ["age", "no such"])),
+        (RUN, put("pairs", 0, "attributes", ["sick", "age"])),
+        (RUN, put("pairs", 0, "score", 1e300)),
+        (RUN, lambda run: run["pairs"].append(run["pairs"][0])),
+        (RUN, put("pairs", [])),
+        (RUN, drop("differences", 1)),
+        (RUN, drop("differences", 1, "attributes", 0)),
+        (RUN, put("differences", 0, "attributes", 0, "name", "no such")),
+        (RUN, put("differences", 0, "attributes", 0, "distance", -1.0)),
+        (RUN, put("differences", 0, "attributes", 0, "noise", 1e300)),
+        (RUN, put("differences", 0, "site", "elsewhere")),
+        (RUN, put("differences", 0, "total", 0)),
+        (RUN, put("differences", 0, "total", 1e40)),
+        (RUN, put("differences", 0, "total_error", -1.0)),
+        (RUN, put("noisy_total", 0)),
+        (RUN, put("noisy_total", -5)),
+        (RUN, put("noisy_total", 10**18)),
+        (RUN, put("noisy_total", 1e40)),
+        (RUN, put("sites", [])),
+        (RUN, put("sites", ["site-2", "site-1"])),
+        (RUN, put("seed", -1)),
+        (RUN, put("method", "a\x1b[31mb")),
+        (RUN, put("remarks", ["a\nb"])),
+        (RUN, put("remarks", ["a" * 10_001])),
+        (RUN, put("remarks", ["a"] * 100_001)),
+        (RUN, put("settings", {"a\x00": 1})),
+        (RUN, put("settings", {"a": 1e300})),
+        (PRIVACY, put("epsilon", -1.0)),
+        (PRIVACY, put("epsilon", 0.0)),
+        (PRIVACY, put("delta", 0.0)),
+        (PRIVACY, put("delta", 1.0)),
+        (PRIVACY, put("rho", 0.0)),
+        (PRIVACY, put("rho_alone", 0.0)),
+        (PRIVACY, put("sites", [])),
+        (PRIVACY, put("sites", 0, "site", "site-2")),
+        (PRIVACY, put("sites", 0, "site", "a\tb")),
+        (PRIVACY, put("sites", 0, "rho", 5.0)),
+        (PRIVACY, put("sites", 0, "charges", 0, "label", "one\x07way")),
+        (PRIVACY, put("sites", 0, "charges", 0, "label", "a" * 10_001)),
+        (PRIVACY, put("sites", 0, "charges", 0, "rho", -0.1)),
+        (PRIVACY, put(*PART, "sigma", 0.0)),
+        (PRIVACY, put(*PART, "sensitivity", -1.0)),
+        (PRIVACY, put(*PART, "integers", -1)),
+        (PRIVACY, put(*PART, "rho", -1.0)),
+        (PRIVACY, put(*PART, "attributes", ["no such"])),
+        (PRIVACY, put(*PART, "kind", "a\x00")),
+        (PRIVACY, put("unit", "a" * 10_001)),
+    ],
+    ids=range(50),
+)
+def test_a_forged_record_is_named(folder: Path, name: str, change: Callable[[Any], None]) -> None:
+    forge(folder, name, change)
+    assert len(refused(folder, name)) < 300 + len(str(folder))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put("epsilon", 0.5),
+        put("trust", "secure-aggregation"),
+        put("trust", "nobody"),
+        put("conversion", "none"),
+        put("rows_per_unit", 0),
+        put("sites", 0, "site", "elsewhere"),
+        put("rho_alone", 1.0),
+    ],
+    ids=range(7),
+)
+def test_records_that_contradict_each_other_are_named(
+    folder: Path, change: Callable[[Any], None]
+) -> None:
+    forge(folder, PRIVACY, change)
+    refused(folder, RUN)
+
+
+def test_a_record_that_is_forged_but_possible_loads(folder: Path) -> None:
+    """The tests above refuse the change, not the forging."""
+    forge(folder, RUN, put("remarks", ["something else"]))
+    forge(folder, PRIVACY, put("sites", 0, "charges", 0, "label", "something else"))
+    assert load(folder).run.remarks == ("something else",)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_only_regular_files_of_a_bearable_size_are_read(folder: Path, name: str) -> None:
+    data = (folder / name).read_bytes()
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    assert "regular file" in refused(folder, name)
+    (folder / name).unlink()
+    (folder / name).symlink_to("/dev/zero")
+    assert "regular file" in refused(folder, name)
+    (folder / name).unlink()
+    with (folder / name).open("wb") as file:
+        file.truncate(2**31)  # a hole, which takes no room
+    assert "2,147,483,648 bytes" in refused(folder, name)
+    (folder / name).unlink()
+    (folder.parent / "elsewhere").write_bytes(data)
+    (folder / name).symlink_to(folder.parent / "elsewhere")
+    assert load(folder).sample(3).num_rows == 3
+
+
+def test_a_unit_column_may_be_called_record(tmp_path: Path) -> None:
+    people = study().privacy
+    assert (people.unit, people.unit_column) == ("record", None)
+    rows = [patients(300, seed=k) for k in (1, 2)]
+    rows = [each.append_column("record", pa.array(np.arange(300) // 2)) for each in rows]
+    terms: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-9, "noise_seed": 3}
+    schema = Schema.from_toml(SCHEMA)
+    for most in (1, 2):
+        synth = FederatedSynthesizer(schema, unit="record", max_rows_per_unit=most, **terms)
+        release = synth.fit(rows).release
+        assert release.privacy.unit != "record"
+        back = load(release.save(tmp_path / str(most)))
+        assert back.privacy.unit_column == "record"
+
+
 NAN = np.array([np.nan] * 5).tobytes()
 HUGE = np.array([1e300] * 5).tobytes()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+import os
+import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from heterofedsyn.errors import HeterofedsynError, ReleaseError, UsageError
 from heterofedsyn.hub.accuracy import Accuracy, accuracy_of
 from heterofedsyn.hub.differences import SiteSummary
 from heterofedsyn.hub.method import Model, Outcome, Value, make_rebuild, make_synthesizer
+from heterofedsyn.hub.sound import LARGEST, check_measured, check_run, check_statement
 from heterofedsyn.hub.statement import PrivacyStatement
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.protocol import Plan
@@ -32,12 +35,16 @@ if TYPE_CHECKING:
 MODEL_FORMAT = 1
 _MAGIC = b"heterofedsyn model"
 _DAMAGED = "the file is damaged; fetch the release again"
-_FILES = ("model", "privacy.json", "run.json", "synthetic.csv", "synthetic.parquet", "report.html")
+_MOST_MODEL = 2**30
+_MOST_TEXT = 2**28
+PARTS = ("model", "privacy.json", "run.json")
+"""Files without which a folder is no release."""
+
+FILES = (*PARTS, "synthetic.csv", "synthetic.parquet", "report.html")
+"""All that a release folder holds."""
+
 MOST_ROWS = 100_000_000
 """Of one drawing, so that no slip of the finger exhausts a machine."""
-
-_LARGEST = 1e18
-"""No count of anything comes near."""
 
 Record = TypeVar("Record")
 
@@ -230,13 +237,22 @@ def load(folder: str | Path) -> Release:
         raise ReleaseError(f"there is no release folder {place}; name a folder made by --out")
     if not (place / "model").exists():
         raise ReleaseError(f"{place}/model: there is no such file, so {place} is no release")
-    files, schema, model = _part(place / "model", _unpack)
-    return Release(
-        schema=schema,
-        model=model,
-        privacy=_part(place / "privacy.json", _record(PrivacyStatement, files.get("privacy.json"))),
-        run=_part(place / "run.json", _record(RunRecord, files.get("run.json"))),
-    )
+    files, schema, model = _part(place / "model", _unpack, _MOST_MODEL)
+
+    def sound_statement(data: bytes) -> PrivacyStatement:
+        statement = _record(PrivacyStatement, data, files.get("privacy.json"))
+        check_statement(statement, schema.domain)
+        return statement
+
+    def sound_run(data: bytes) -> RunRecord:
+        run = _record(RunRecord, data, files.get("run.json"))
+        check_run(run, privacy, schema.domain)
+        check_measured(run, (pair for targets in model.targets for pair in targets.pairs))
+        return run
+
+    privacy = _part(place / "privacy.json", sound_statement, _MOST_TEXT)
+    run = _part(place / "run.json", sound_run, _MOST_TEXT)
+    return Release(schema=schema, model=model, privacy=privacy, run=run)
 
 
 def check_rows(rows: int) -> int:
@@ -271,12 +287,12 @@ def is_release(folder: Path) -> bool:
     if not folder.is_dir():
         return False
     names = {path.name for path in folder.iterdir()}
-    return {"model", "privacy.json", "run.json"} <= names <= {*_FILES}
+    return {*PARTS} <= names <= {*FILES}
 
 
-def _part(path: Path, read: Callable[[bytes], Record]) -> Record:
+def _part(path: Path, read: Callable[[bytes], Record], most: int) -> Record:
     try:
-        return read(path.read_bytes())
+        return read(_bytes(path, most))
     except ReleaseError as error:
         raise ReleaseError(f"{path}: {error}") from None
     except OSError as error:
@@ -290,13 +306,26 @@ def _text(record: msgspec.Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 
-def _record(kind: type[Record], digest: str | None) -> Callable[[bytes], Record]:
-    def read(data: bytes) -> Record:
-        if _digest(data) != digest:
-            raise ReleaseError(_DAMAGED)
-        return msgspec.json.decode(data, type=kind)
+def _bytes(path: Path, most: int) -> bytes:
+    """A regular file of at most so many bytes; whatever else there is, nothing waits for it."""
+    with open(path, "rb", opener=_at_once) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ReleaseError("this is no regular file; fetch the release again")
+        if found.st_size > most:
+            raise ReleaseError(f"this has {found.st_size:,} bytes, more than a release may hold")
+        return file.read(most)
 
-    return read
+
+def _at_once(path: str, flags: int) -> int:
+    """Open, even a pipe that nobody writes to."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _record(kind: type[Record], data: bytes, digest: str | None) -> Record:
+    if _digest(data) != digest:
+        raise ReleaseError(_DAMAGED)
+    return msgspec.json.decode(data, type=kind)
 
 
 def _digest(data: bytes) -> str:
@@ -355,7 +384,7 @@ def _targets(schema: Schema, rebuild: Rebuild, stored: tuple[_StoredMeasurement,
         if values.size != found.statistic.integers(domain):
             raise ReleaseError("the model does not fit its schema; fetch the release again")
         # Written so that NaN, which compares as false, is refused.
-        if not (np.all(np.abs(values) < _LARGEST) and 0 < found.variance < math.inf):
+        if not (np.all(np.abs(values) < LARGEST) and 0 < found.variance < math.inf):
             raise ReleaseError("the model holds impossible numbers; fetch the release again")
         measurements.append(Measurement(found.statistic, Noisy(values, found.variance)))
     targets = Targets(schema, tuple(measurements), rebuild)

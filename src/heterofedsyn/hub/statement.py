@@ -40,6 +40,13 @@ class SiteAccount(msgspec.Struct, frozen=True):
     charges: tuple[SiteCharge, ...]
 
 
+ROW = "record"
+"""The unit of a study in which every row is protected by itself."""
+
+_NAMED_ALIKE = "record (column)"
+"""How a unit column is written down whose name is that word."""
+
+
 class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True):
     """The guarantee of a release and the charges it rests on."""
 
@@ -54,6 +61,11 @@ class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True):
     rho_alone: float
     simulated_noise: bool
     sites: tuple[SiteAccount, ...]
+
+    @property
+    def unit_column(self) -> str | None:
+        """The column that tells people apart, or None where every row is protected by itself."""
+        return None if self.unit == ROW else ROW if self.unit == _NAMED_ALIKE else self.unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +107,7 @@ def state(plan: Plan, accounts: Accounts, *, simulated: bool) -> PrivacyStatemen
         delta=plan.delta,
         rho=budget.rho,
         conversion=plan.conversion,
-        unit=plan.unit or "record",
+        unit=ROW if plan.unit is None else _NAMED_ALIKE if plan.unit == ROW else plan.unit,
         rows_per_unit=plan.rows_per_unit,
         trust=plan.trust,
         rho_alone=budget.rho * plan.trust_model.alone_factor,
