@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,14 @@ from heterofedsyn.errors import UsageError
 from heterofedsyn.protocol import Answer, decode
 from heterofedsyn.site.agent import Agent, Reason, Refused
 from heterofedsyn.site.books import Books
-from heterofedsyn.site.service import MOST_CONNECTIONS, Answering, Service, ask
+from heterofedsyn.site.service import (
+    MOST_CONNECTIONS,
+    MOST_UNREAD_BYTES,
+    Answering,
+    Service,
+    _peer,
+    ask,
+)
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.site.site import MOST_QUERY_BYTES
 from site_support import approved_study, make_message, make_settings, make_site
@@ -275,6 +282,26 @@ def test_the_engine_of_another_user_is_answered_and_a_stranger_is_not(place: Pat
     assert [charged.label for charged in account.charges] == ["question 1"]
 
 
+@root_only
+def test_users_with_large_numbers_are_told_apart(place: Path) -> None:
+    place.chmod(0o755)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(place / "door"))
+        (place / "door").chmod(0o777)
+        listener.listen()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.setuid(2**32 - 3)
+                socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).connect(str(place / "door"))
+            finally:
+                os._exit(0)
+        listener.settimeout(10)
+        with listener.accept()[0] as connection:
+            assert _peer(connection) == 2**32 - 3
+        os.waitpid(child, 0)
+
+
 # WHAT THEY CAN DO
 
 
@@ -393,6 +420,40 @@ def test_announced_bytes_are_bounded_whatever_is_sent(place: Path) -> None:
         for connection in held:
             connection.close()
         until(lambda: not _room_is_full(settings))
+
+
+def test_answers_that_nobody_reads_are_bounded_and_given_later(place: Path) -> None:
+    settings = make_settings(place)
+    size, many = MOST_UNREAD_BYTES // 4, 6
+    said: list[str] = []
+    with serving(Echo(times=size // 4), settings, said.append) as service, ExitStack() as held:
+        lazy = [held.enter_context(connected(settings)) for _ in range(many)]
+        for connection in lazy:
+            connection.sendall(LENGTH.pack(4) + b"much")
+        statuses = [connection.recv(1)[0] for connection in lazy]  # and no more of it
+        assert sorted(statuses) == [0] * 4 + [4] * 2
+        assert service._unread.left == 0
+        held.close()
+        until(lambda: service._unread.left == MOST_UNREAD_BYTES)
+        assert len(ask(settings.socket, b"much", 60)) == size
+    assert sum("not taken; the same query" in line for line in said) >= 2
+
+
+def test_without_a_thread_for_a_connection_the_service_goes_on(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = make_settings(place)
+    said: list[str] = []
+    with serving(Echo(), settings, said.append):
+        with monkeypatch.context() as patched:
+
+            def none_left(thread: threading.Thread) -> None:
+                raise RuntimeError("can't start new thread")
+
+            patched.setattr(threading.Thread, "start", none_left)
+            assert reason_of(settings, b"please") is Reason.UNAVAILABLE
+        assert ask(settings.socket, b"now?", 10) == b"now?"
+    assert any("no thread" in line for line in said)
 
 
 def _room_is_full(settings: SiteSettings) -> bool:

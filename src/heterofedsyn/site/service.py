@@ -23,11 +23,14 @@ from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.protocol.messages import MOST_BYTES
 from heterofedsyn.site.agent import Reason, Refused
 from heterofedsyn.site.settings import SiteSettings
-from heterofedsyn.site.site import MOST_QUERY_BYTES
+from heterofedsyn.site.site import MOST_INTEGERS, MOST_QUERY_BYTES
 
 MOST_CONNECTIONS = 64
 MOST_WAITING_BYTES = 8 * MOST_QUERY_BYTES
 """Of all queries that are being received or answered: what a hostile engine can make us hold."""
+
+MOST_UNREAD_BYTES = 4 * 8 * MOST_INTEGERS
+"""Of all answers that are being sent; the largest one fits whenever few others are."""
 
 REQUEST_SECONDS = 30.0
 """In which a request must have come, and then again its answer must have been taken."""
@@ -42,7 +45,8 @@ _LENGTH = struct.Struct(">Q")
 _REASONS = tuple(Reason)
 _ANSWERED = 0
 _CHUNK = 2**20
-_CREDENTIALS = struct.Struct("3i")
+_CREDENTIALS = struct.Struct("iII")
+"""Process, user and group; numbers of users go up to 2^32."""
 
 
 class Answering(Protocol):
@@ -72,7 +76,10 @@ class Service:
         self._askers = settings.askers
         self._log = log
         self._request_seconds, self._stop_seconds = request_seconds, stop_seconds
-        self._room = _Room(MOST_WAITING_BYTES)
+        self._room = _Room(MOST_WAITING_BYTES, "too many large requests at once")
+        self._unread = _Room(
+            MOST_UNREAD_BYTES, "too many answers are not taken; the same query again gets its own"
+        )
         self._threads: set[threading.Thread] = set()
         self._asking: set[socket.socket] = set()
         self._turn = threading.Lock()
@@ -202,7 +209,15 @@ class Service:
             with connection:
                 _try_reply(connection, Reason.UNAVAILABLE, b"", 1.0)
             return
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # the operating system gives no more threads
+            self._log("refused a connection: there is no thread for it")
+            with self._turn:
+                self._asking.discard(connection)
+                self._threads.discard(thread)
+            with connection:
+                _try_reply(connection, Reason.UNAVAILABLE, b"", 1.0)
 
     def _serve(self, connection: socket.socket) -> None:
         try:
@@ -230,6 +245,15 @@ class Service:
             # Whatever it is, its text could quote a record, and the hub learns nothing from it.
             reason = Reason.UNAVAILABLE
             self._log(f"refused ({reason}): unexpected {type(error).__name__}; please report this")
+        try:
+            with self._unread.take(len(answer)):
+                self._reply(connection, reason, answer)
+        except Refused as refusal:
+            del answer
+            self._log(f"refused ({refusal.reason}): {refusal}")
+            self._reply(connection, refusal.reason, b"")
+
+    def _reply(self, connection: socket.socket, reason: Reason | None, answer: bytes) -> None:
         if not _try_reply(connection, reason, answer, self._request_seconds):
             self._log("a reply was not taken; the same query again gets the same answer")
         elif reason is None:
@@ -255,21 +279,22 @@ class Service:
 class _Room:
     """How many bytes may be held at once."""
 
-    def __init__(self, most: int) -> None:
-        self._left = most
+    def __init__(self, most: int, full: str) -> None:
+        self.left = most
+        self._full = full
         self._turn = threading.Lock()
 
     @contextmanager
     def take(self, many: int) -> Iterator[None]:
         with self._turn:
-            if many > self._left:
-                raise Refused(Reason.UNAVAILABLE, "too many large requests at once")
-            self._left -= many
+            if many > self.left:
+                raise Refused(Reason.UNAVAILABLE, self._full)
+            self.left -= many
         try:
             yield
         finally:
             with self._turn:
-                self._left += many
+                self.left += many
 
 
 def ask(path: Path, message: bytes, timeout: float) -> bytes:
