@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub import Absence, QuorumLost, Release, conduct
 from heterofedsyn.hub.journal import Journal, JournalError, alone
 from heterofedsyn.hub.rounds import Reply
-from heterofedsyn.protocol import Query
+from heterofedsyn.protocol import Query, encode
 from quorum_support import SITES, asked, study_of
 
 
@@ -51,6 +52,37 @@ def test_a_hub_killed_in_any_round_ends_with_the_same_release(
     numbers = [query.number for query, _ in sites.asked]
     assert numbers == [*range(killed_in + 1), *range(killed_in, many)]
     assert before[SITES[0]] <= sites.spent()[SITES[0]] <= study.plan.budget.rho
+
+
+def test_a_query_that_was_sent_is_asked_again_in_the_same_bytes_or_not_at_all(
+    tmp_path: Path,
+) -> None:
+    study, sites = study_of("wavetree", quorum=3)
+
+    def killed(query: Query, to: tuple[str, ...]) -> list[Reply]:
+        if query.number == 2:
+            sites.carry(query, to)
+            raise Stop
+        return sites.carry(query, to)
+
+    folder = tmp_path / "rounds"
+    with pytest.raises(Stop):
+        conduct(study, Journal.create(folder, study), killed)
+    sent, _ = sites.asked[-1]
+    paid = sites.spent()
+    kept = folder / "0003.query"
+    assert kept.read_bytes() == encode(sent)
+    # Another version, or another machine, would ask with shares of other digits.
+    part = msgspec.structs.replace(sent.parts[0], share=sent.parts[0].share * (1 - 1e-15))
+    other = msgspec.structs.replace(sent, parts=(part, *sent.parts[1:]))
+    for message in (encode(other), encode(sent)[:-1], b""):
+        kept.write_bytes(message)
+        with pytest.raises(JournalError, match=r"another query .* sites may have paid"):
+            conduct(study, Journal.open(folder, study), sites.carry)
+    assert sites.spent() == paid
+    kept.write_bytes(encode(sent))
+    conduct(study, Journal.open(folder, study), sites.carry)
+    assert [query.number for query, _ in sites.asked].count(2) == 2
 
 
 def test_below_quorum_the_rounds_before_are_kept_and_the_rest_is_asked_again(

@@ -1,4 +1,4 @@
-"""Finished rounds of a study on the hub's disk, so that it can be resumed; noisy answers only."""
+"""Rounds of a study on the hub's disk, so that it can be resumed; noisy answers only."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Journal:
-    """A folder with one file per finished round, each written whole."""
+    """A folder with one file per query that was sent and one per finished round, written whole."""
 
     folder: Path
 
@@ -98,6 +98,28 @@ class Journal:
             )
         return (*(decode(answer, Answer) for answer in kept.answers), *kept.absent)
 
+    def begin(self, query: Query) -> None:
+        """Keep a query before it is sent: sites may pay for it, and only the same one is free.
+
+        Raises:
+            JournalError: if another query was sent in this round, so that sites would pay twice.
+        """
+        path = self._path(query, "query")
+        message = encode(query)
+        try:
+            if path.read_bytes() != message:
+                raise JournalError(
+                    f"{path} holds another query than would be asked now, and sites may have paid "
+                    "for it; resume with the version of heterofedsyn and the machine that the "
+                    "study was started with"
+                )
+        except FileNotFoundError:
+            with file_written_whole(path) as partial:
+                partial.write_bytes(message)
+            _flush(self.folder)
+        except OSError as error:
+            raise JournalError(f"cannot read {path}: {error.strerror}") from None
+
     def keep(self, query: Query, replies: Sequence[Reply]) -> None:
         """Keep a finished round; it is on the disk when this returns."""
         body = msgspec.msgpack.encode(
@@ -111,8 +133,8 @@ class Journal:
             partial.write_bytes(_MAGIC + _digest(body) + b"\n" + body)
         _flush(self.folder)
 
-    def _path(self, query: Query) -> Path:
-        return self.folder / f"{query.number + 1:04}.round"
+    def _path(self, query: Query, kind: str = "round") -> Path:
+        return self.folder / f"{query.number + 1:04}.{kind}"
 
 
 @contextmanager

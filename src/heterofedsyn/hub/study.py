@@ -87,6 +87,10 @@ class Rounds(Protocol):
         """What came of this query, if it was asked before."""
         ...
 
+    def begin(self, query: Query) -> None:
+        """Remember a query that is about to be sent; refuse another one in the same round."""
+        ...
+
     def keep(self, query: Query, replies: Sequence[Reply]) -> None:
         """Remember what came of a query."""
         ...
@@ -110,6 +114,8 @@ def conduct(study: Study, rounds: Rounds, carry: Carrier) -> Release:
         while True:
             asked = roll.asked(query)
             found = rounds.find(query)
+            if found is None:
+                rounds.begin(query)
             replies = carry(query, asked) if found is None else found
             round_ = receive(query, replies, schema.domain, plan, asked)
             roll = roll.after(round_)

@@ -249,6 +249,9 @@ class _Watched:
             self._controller.finished(query, found, resumed=True)
         return found
 
+    def begin(self, query: Query) -> None:
+        self._journal.begin(query)
+
     def keep(self, query: Query, replies: Sequence[Reply]) -> None:
         self._journal.keep(query, replies)
         self._controller.finished(query, replies, resumed=False)
