@@ -231,6 +231,103 @@ def test_a_second_agent_refuses_to_start(place: Place) -> None:
     subprocess.run(command, check=True)
 
 
+_SPENDING = (
+    "import sys; from pathlib import Path; from heterofedsyn.site.books import Books\n"
+    "from heterofedsyn.errors import HeterofedsynError\n"
+    "from heterofedsyn.privacy.budget import Budget\n"
+    "books = None\n"
+    "for line in sys.stdin:\n"
+    "    try:\n"
+    "        books = books or Books.open(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+    "        one = Budget(0.25)\n"
+    "        books.charge('s', line, 'q', one, cap=Budget(0.5), study_cap=Budget(0.5))\n"
+    "        books.keep(line, b'an answer')\n"
+    "        print('released', flush=True)\n"
+    "    except HeterofedsynError as error:\n"
+    "        print(type(error).__name__, flush=True)\n"
+)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("locked", [True, False])
+def test_two_agents_on_copies_of_a_site_never_release_more_than_the_cap_together(
+    place: Place, tmp_path: Path, locked: bool
+) -> None:
+    shutil.copytree(place.folder, tmp_path / "copy")
+    folders = (place.folder, tmp_path / "copy")
+    agents = [
+        subprocess.Popen(
+            [sys.executable, "-c", _SPENDING, str(folder), str(place.anchor)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for folder in folders
+    ]
+    said: list[list[str]] = [[], []]
+    for turn in range(3):
+        for agent, heard in zip(agents, said, strict=True):
+            assert agent.stdin is not None
+            assert agent.stdout is not None
+            print(f"query {turn}", file=agent.stdin, flush=True)
+            heard.append(agent.stdout.readline().strip())
+            if not locked:  # as on two machines whose file system does not share locks
+                (place.anchor.with_name("anchor.lock")).unlink(missing_ok=True)
+    for agent in agents:
+        agent.communicate()
+        assert agent.returncode == 0
+    refused = "LedgerUnavailable" if locked else "LedgerDisputed"
+    assert said == [["released", "released", "BudgetExceeded"], [refused] * 3]
+
+
+def test_an_agent_whose_anchor_another_moved_on_books_nothing_more(
+    place: Place, tmp_path: Path
+) -> None:
+    with place.open() as books:
+        shutil.copytree(place.folder, tmp_path / "copy")
+        place.anchor.with_name("anchor.lock").unlink()  # as if locks were not shared
+        with Books.open(tmp_path / "copy", place.anchor) as other:
+            charge(other, "one")
+            known, before = place.anchor.read_bytes(), place.ledger.read_bytes()
+            for _ in range(2):
+                with pytest.raises(LedgerDisputed, match="knows entry 1"):
+                    charge(books, "two")
+            assert (place.anchor.read_bytes(), place.ledger.read_bytes()) == (known, before)
+            charge(other, "three")
+
+
+def test_a_copy_is_not_repaired_while_an_agent_serves(place: Place, tmp_path: Path) -> None:
+    shutil.copytree(place.folder, tmp_path / "copy")
+    (tmp_path / "link").symlink_to(place.anchor)
+    with place.open():
+        for anchor in (place.anchor, tmp_path / "link"):
+            with pytest.raises(LedgerUnavailable, match="in use by another agent"):
+                Books.repair(tmp_path / "copy", anchor, STUDY_CAP)
+
+
+def test_closed_books_are_not_opened_by_the_next_query(place: Place) -> None:
+    with place.open() as books:
+        charge(books, "one")
+        books.keep("one", b"an answer")
+        charge(books, "two")
+    before = place.ledger.read_bytes()
+    uses: list[Callable[[], object]] = [
+        lambda: charge(books, "one"),
+        lambda: charge(books, "three"),
+        lambda: books.kept("one"),
+        lambda: books.kept("three"),
+        lambda: books.keep("two", b"an answer"),
+    ]
+    for use in uses:
+        with pytest.raises(LedgerUnavailable, match="is closed"):
+            use()
+    assert place.ledger.read_bytes() == before
+    with place.open():
+        books.close()  # once more: it takes nothing from the one who has them now
+        with pytest.raises(LedgerUnavailable, match="in use"):
+            place.open()
+
+
 @pytest.mark.thorough
 def test_a_ledger_can_be_read_at_every_moment_while_an_agent_writes(place: Place) -> None:
     script = (
@@ -467,9 +564,9 @@ def test_an_anchor_that_cannot_be_written_stops_the_answer_but_not_the_ledger(
                 charge(books, query)
             assert books.kept("one") == b"an answer"
         gone.rename(place.anchor.parent)
-        assert place.read() == together([COST, COST])  # what is in the ledger stays there
-        charge(books, "three")
+        assert place.read() == COST  # nothing is booked that the anchor could not know
         charge(books, "two")
+        charge(books, "three")
         assert [c.query for c in books.account.charges] == ["one", "two", "three"]
     assert place.read() == together([COST] * 3)
 
@@ -480,8 +577,9 @@ def an_ordinary_user(place: Place) -> Iterator[None]:
     if os.geteuid() != 0:
         yield
         return
-    for path in (place.folder, *place.folder.rglob("*"), place.anchor.parent, place.anchor):
-        os.chown(path, 65534, 65534)
+    for folder in (place.folder, place.anchor.parent):
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, 65534, 65534)
     os.seteuid(65534)
     try:
         yield

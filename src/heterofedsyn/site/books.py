@@ -5,7 +5,8 @@ is on disk, its number, its hash and what is spent by then go to the anchor, a f
 Only then may noise be drawn; and only when the answer is on disk and an entry with its hash is in
 the ledger may it leave. So an entry that the anchor does not know yet has released nothing, a
 ledger that knows less than its anchor has lost something, and an answer that was lost is never
-drawn again.
+drawn again. Before an entry is made the anchor must say what the ledger says, and a lock beside it
+is held, so that of two agents on copies of one ledger one refuses.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import fcntl
 import hashlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -150,11 +151,11 @@ class Books:
     After a failed write everything is read and checked anew before anything else is done.
     """
 
-    def __init__(self, folder: Path, anchor: Path, lock: int) -> None:
+    def __init__(self, folder: Path, anchor: Path, locks: Sequence[int]) -> None:
         """Books that are locked but not read; use `open`."""
         self._folder = folder
         self._anchor = anchor
-        self._lock = lock
+        self._locks = tuple(locks)
         self._ledger = -1
         self._chain = _Chain()
         self._charged: dict[str, Charged] = {}
@@ -171,7 +172,7 @@ class Books:
         """
         with _saying("make", folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _locked(folder):
+            with _held((_lock(folder / LOCK, folder),)):
                 for path in (folder / LEDGER, anchor):
                     if os.path.lexists(path):
                         raise LedgerDisputed(
@@ -192,7 +193,7 @@ class Books:
             LedgerDisputed: if the ledger is not as its anchor says.
         """
         with _saying("open", folder):
-            books = cls(folder, anchor, _lock(folder))
+            books = cls(folder, anchor, _lock_both(folder, anchor))
             try:
                 books._load()
             except BaseException:
@@ -232,7 +233,7 @@ class Books:
             LedgerDisputed: if neither ledger nor anchor is left to say what was spent.
             LedgerUnavailable: if another agent serves, or nothing can be written.
         """
-        with _saying("repair", folder), _locked(folder):
+        with _saying("repair", folder), _held(_lock_both(folder, anchor)):
             path = folder / LEDGER
             data = _read_ledger(folder) if path.exists() else None
             known = _anchor_if_readable(anchor)
@@ -283,10 +284,10 @@ class Books:
 
     def close(self) -> None:
         """Give the books free for another agent."""
-        for file in (self._ledger, self._lock):
-            if file >= 0:
-                os.close(file)
-        self._ledger = self._lock = -1
+        files = (*([self._ledger] if self._ledger >= 0 else []), *self._locks)
+        self._ledger, self._locks, self._sound = -1, (), False
+        for file in files:
+            os.close(file)
 
     @property
     def account(self) -> Account:
@@ -349,6 +350,7 @@ class Books:
         Raises:
             LedgerUnavailable: if there is one but it is lost, damaged or cannot be read.
         """
+        self._check_open()
         if query not in self._answered:  # else it is on disk for good, whatever failed since
             self._ready()
         answered = self._answered.get(query)
@@ -402,8 +404,16 @@ class Books:
 
     def _append(self, entry: Entry) -> None:
         """Write one more entry, and then the anchor."""
-        chain = self._chain.add(entry)
+        self._check_open()
         with self._writing():
+            known = _read_anchor(self._anchor)
+            if known != self._chain.anchor:
+                raise LedgerDisputed(
+                    f"{self._anchor} knows entry {known.number}, but this agent's last one is "
+                    f"{self._chain.number}: another agent serves a copy of {self._folder}, or the "
+                    "anchor was replaced; stop the other, then look at `heterofedsyn site ledger`"
+                )
+            chain = self._chain.add(entry)
             self._put(chain)
             os.fsync(self._ledger)
             self._write_anchor(chain)
@@ -424,6 +434,10 @@ class Books:
             yield
         self._sound = True
 
+    def _check_open(self) -> None:
+        if not self._locks:
+            raise LedgerUnavailable(f"the ledger in {self._folder} is closed; open it again")
+
     def _ready(self) -> None:
         """Read and check everything anew if a write failed."""
         if not self._sound:
@@ -432,6 +446,7 @@ class Books:
 
     def _load(self) -> None:
         """Take over what is on disk, and make sure that it stays there."""
+        self._check_open()
         known = _read_anchor(self._anchor)
         if self._ledger >= 0:
             os.close(self._ledger)
@@ -631,14 +646,28 @@ def _anchor_if_readable(anchor: Path) -> Anchor | None:
     return found
 
 
-def _lock(folder: Path) -> int:
-    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _lock_both(folder: Path, anchor: Path) -> tuple[int, int]:
+    """Locks of a folder and of its anchor: copies of the folder have one anchor."""
+    own = _lock(folder / LOCK, folder)
+    try:
+        place = Path(os.path.realpath(anchor))
+        if not place.parent.is_dir():
+            _read_anchor(anchor)  # says what that means
+        return own, _lock(place.with_name(f"{place.name}.lock"), folder)
+    except BaseException:
+        os.close(own)
+        raise
+
+
+def _lock(path: Path, folder: Path) -> int:
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
         raise LedgerUnavailable(
-            f"the ledger in {folder} is in use by another agent or command; stop that first"
+            f"the ledger in {folder} or a copy of it is in use by another agent or command "
+            f"({path} is locked); stop that first"
         ) from None
     except BaseException:
         os.close(lock)
@@ -647,12 +676,12 @@ def _lock(folder: Path) -> int:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    lock = _lock(folder)
+def _held(locks: Sequence[int]) -> Iterator[None]:
     try:
         yield
     finally:
-        os.close(lock)
+        for lock in locks:
+            os.close(lock)
 
 
 @contextmanager
