@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heterofedsyn._arrays import stream
-from heterofedsyn.marginals import Counts, count_pairs
+from heterofedsyn.marginals import Counts, count_pairs, counting
 from heterofedsyn.marginals.counting import whole
 from heterofedsyn.schema import Domain, EncodedTable
 from support import tables
@@ -57,6 +59,31 @@ def test_the_sum_over_sites_is_the_same_whatever_the_split(
     parts = [count_pairs(table.take(np.flatnonzero(site == i))) for i in range(sites)]
     for i, found in enumerate(whole):
         assert np.array_equal(found.counts, sum(part[i].counts for part in parts))
+
+
+def test_maps_of_past_queries_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 2**17
+    monkeypatch.setattr(counting, "_MOST_KEPT", most)
+    rng = np.random.default_rng(0)
+    domain = Domain(("a", "b"), (2_000, 2))
+    codes = np.stack([rng.integers(0, size, 100) for size in domain.sizes])
+    counts = Counts(EncodedTable.from_codes(domain, codes))
+    held = []
+    tracemalloc.start()
+    try:
+        for _ in range(40):
+            # Few cells, long maps: all but the first value of each go into one of two groups.
+            maps = [(0, 1, *map(int, rng.integers(0, 2, 1_998))) for _ in range(10)]
+            views = [(("a", groups), ("b", None)) for groups in maps]
+            counts.prepare(views)
+            for groups, view in zip(maps, views, strict=True):
+                merged = np.array(groups)[codes[0]] * 2 + codes[1]
+                assert np.array_equal(counts.of(view), np.bincount(merged, minlength=4))
+            del maps, views, groups, view
+            held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert max(held) < 8 * most + 500_000
 
 
 def test_streams_of_one_seed_for_different_purposes_are_independent() -> None:

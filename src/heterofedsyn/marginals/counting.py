@@ -80,7 +80,10 @@ def count_single(table: EncodedTable, name: str) -> Marginal:
 
 
 _MOST_KEPT = 2**25
-"""Cells of exact counts that are kept for later queries: 256 MiB."""
+"""Cells of exact counts, and what their keys weigh, kept for later queries: 256 MiB."""
+
+_CELLS_PER_GROUP_NUMBER = 5
+"""What a number in the map of a key weighs: up to 40 bytes, its object and a reference to it."""
 
 _MOST_COPIED = 2**28
 """Bytes of mapped codes that are made for one pass."""
@@ -98,17 +101,19 @@ def whole(clique: Clique) -> View:
 
 
 class Counts:
-    """The exact marginals of one table; each is counted when first needed and then kept."""
+    """The exact marginals of one table, counted when first needed and kept while there is room."""
 
     def __init__(self, table: EncodedTable) -> None:
         self.table = table
         self.domain = table.domain
         self._kept: dict[View, Integers] = {}
+        self._weight = 0
 
     def prepare(self, views: Iterable[View]) -> None:
         """Count what is not counted yet, as many pairs in one pass as memory allows."""
-        if sum(counts.size for counts in self._kept.values()) > _MOST_KEPT:
+        if self._weight > _MOST_KEPT:
             self._kept.clear()
+            self._weight = 0
         missing = [view for view in dict.fromkeys(views) if view not in self._kept]
         while missing:
             some = self._some(missing)
@@ -130,14 +135,22 @@ class Counts:
         name = dict(zip(sides, table.domain.names, strict=True))
         for view in missing:
             if len(view) == 1:
-                self._kept[view] = count_single(table, name[view[0]]).counts
+                self._keep(view, count_single(table, name[view[0]]).counts)
         pairs = [view for view in missing if len(view) == 2]
         found = count_pairs(table, [tuple(name[side] for side in view) for view in pairs])
-        self._kept |= {view: marginal.counts for view, marginal in zip(pairs, found, strict=True)}
+        for view, marginal in zip(pairs, found, strict=True):
+            self._keep(view, marginal.counts)
+
+    def _keep(self, view: View, counts: Integers) -> None:
+        # A hub chooses the maps, and pays next to nothing for long ones.
+        numbers = sum(len(groups) for _, groups in view if groups is not None)
+        self._kept[view] = counts
+        self._weight += counts.size + _CELLS_PER_GROUP_NUMBER * numbers
 
     def of(self, view: View) -> Integers:
         """The counts of a view, flat, in row-major order."""
-        self.prepare([view])
+        if view not in self._kept:
+            self.prepare([view])
         return self._kept[view]
 
     def _mapped(self, sides: Sequence[Side]) -> EncodedTable:
