@@ -104,6 +104,28 @@ def test_an_approved_query_is_answered_charged_and_kept(site: Setup) -> None:
     assert (kept.answer, kept.asked) == (answer, message)
 
 
+def test_a_study_whose_charges_were_lost_spends_nothing_more_without_new_consent(
+    site: Setup,
+) -> None:
+    study = approved_study(site.settings)
+    folder, anchor = site.settings.folder, site.settings.anchor
+    older = (folder / "ledger").read_bytes()
+    site.agent.answer(ask(study, PAIR, share=0.9))
+    site.books.close()
+    (folder / "ledger").write_bytes(older)
+    spent = Books.repair(folder, anchor, site.settings.study_cap).spent
+    site.books = books_of(site.settings)
+    site.agent = site.another()
+    assert site.books.spent_on(study.fingerprint) == Budget(0.0)  # it is lost
+    for message in (ask(study, PAIR, share=0.9), ask(study, Total(), share=0.9)):
+        refused = site.refusal(message)
+        assert refused.reason is Reason.NOT_APPROVED
+        assert "the ledger was repaired" in str(refused)
+    assert site.books.account.spent == spent
+    approve(site.settings, study, who="a steward", now=NOW)
+    site.agent.answer(ask(study, Total(), share=0.1))
+
+
 def test_the_same_query_again_gets_the_same_bytes_also_after_a_restart(site: Setup) -> None:
     message = ask(approved_study(site.settings), PAIR)
     first, account = site.agent.answer(message), site.books.account

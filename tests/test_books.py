@@ -487,6 +487,23 @@ def test_repair_never_lowers_what_is_spent_whatever_is_damaged(place: Place) -> 
             place.repair()
 
 
+def test_ledger_and_anchor_restored_together_are_repaired_on_the_stewards_word(
+    place: Place,
+) -> None:
+    place.charge("one")
+    older = place.ledger.read_bytes(), place.anchor.read_bytes()
+    place.charge("two")
+    place.ledger.write_bytes(older[0])
+    place.anchor.write_bytes(older[1])
+    with pytest.raises(UsageError, match="--restored"):
+        place.repair()
+    account = Books.repair(place.folder, place.anchor, STUDY_CAP, restored=True)
+    assert account.spent >= together([COST, STUDY_CAP])
+    assert account.spent.rho == pytest.approx(COST.rho + STUDY_CAP.rho)
+    assert account == Books.read(place.folder, place.anchor)
+    place.charge("three")
+
+
 def test_a_repaired_ledger_stays_repaired(place: Place) -> None:
     place.charge("one")
     for times in range(1, 4):

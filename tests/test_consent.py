@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.protocol import Study
+from heterofedsyn.site.books import Account, Books
 from heterofedsyn.site.consent import (
     CONSENT,
     STUDY,
@@ -24,6 +26,10 @@ from site_support import NOW, SCHEMA, WHO, approved_study, make_site, make_study
 from support import categories
 
 
+def account(settings: SiteSettings) -> Account:
+    return Books.read(settings.folder, settings.anchor)
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> SiteSettings:
     return make_site(tmp_path)
@@ -32,7 +38,7 @@ def settings(tmp_path: Path) -> SiteSettings:
 def test_what_was_approved_is_found_with_who_when_and_how_much(settings: SiteSettings) -> None:
     study = make_study()
     given = approve(settings, study, who=WHO, now=NOW)
-    assert approved(settings, study.fingerprint) == (study, given)
+    assert approved(settings, study.fingerprint, account(settings)) == (study, given)
     assert (given.who, given.when) == (WHO, "2030-01-02T03:04:05Z")
     assert given.cap == study.plan.budget
     assert given.study == study.fingerprint
@@ -73,12 +79,12 @@ def test_who_decides_must_be_a_name(settings: SiteSettings, who: str) -> None:
 @pytest.mark.parametrize("name", ["", "..", "../..", "x" * 64, "A" * 64, "0" * 63, "0" * 64 + "\n"])
 def test_a_query_can_name_no_path(settings: SiteSettings, name: str) -> None:
     with pytest.raises(NotApproved, match="names no study"):
-        approved(settings, name)
+        approved(settings, name, account(settings))
 
 
 def test_an_unknown_study_is_not_approved(settings: SiteSettings) -> None:
     with pytest.raises(NotApproved, match="was not approved"):
-        approved(settings, make_study().fingerprint)
+        approved(settings, make_study().fingerprint, account(settings))
 
 
 @pytest.mark.parametrize(
@@ -97,30 +103,30 @@ def test_a_study_that_changes_after_approval_is_another_study(
     study = approved_study(settings)
     changed = msgspec.structs.replace(study, plan=msgspec.structs.replace(study.plan, **change))
     with pytest.raises(NotApproved, match="was not approved"):
-        approved(settings, changed.fingerprint)
+        approved(settings, changed.fingerprint, account(settings))
     changed.save(settings.studies / study.fingerprint / STUDY)
     with pytest.raises(NotApproved, match="changed after"):
-        approved(settings, study.fingerprint)
+        approved(settings, study.fingerprint, account(settings))
 
 
 def test_a_schema_or_cap_that_changes_after_approval_ends_consent(settings: SiteSettings) -> None:
     study = approved_study(settings)
     categories(4, 6, 4).save(settings.schema)
     with pytest.raises(NotApproved, match="another schema"):
-        approved(settings, study.fingerprint)
+        approved(settings, study.fingerprint, account(settings))
     SCHEMA.save(settings.schema)
-    approved(settings, study.fingerprint)
+    approved(settings, study.fingerprint, account(settings))
     path = settings.folder / "site.toml"
     path.write_text(path.read_text().replace("study_epsilon = 1.0", "study_epsilon = 0.5"))
     with pytest.raises(NotApproved, match="more than the cap per study"):
-        approved(SiteSettings.load(settings.folder), study.fingerprint)
+        approved(SiteSettings.load(settings.folder), study.fingerprint, account(settings))
 
 
 def test_consent_can_be_withdrawn_once_and_given_again(settings: SiteSettings) -> None:
     study = approved_study(settings)
     withdraw(settings, study.fingerprint, who=WHO, now=NOW)
     with pytest.raises(NotApproved, match="was withdrawn"):
-        approved(settings, study.fingerprint)
+        approved(settings, study.fingerprint, account(settings))
     assert recorded(settings, study.fingerprint)[0] == study
     with pytest.raises(UsageError, match="withdrawn before"):
         withdraw(settings, study.fingerprint, who=WHO, now=NOW)
@@ -129,7 +135,40 @@ def test_consent_can_be_withdrawn_once_and_given_again(settings: SiteSettings) -
     with pytest.raises(UsageError, match="no consent"):
         withdraw(settings, "../" + study.fingerprint, who=WHO, now=NOW)
     approved_study(settings)
-    approved(settings, study.fingerprint)
+    approved(settings, study.fingerprint, account(settings))
+
+
+def test_consent_ends_with_a_repair_of_the_ledger_until_it_is_given_again(
+    settings: SiteSettings,
+) -> None:
+    study = approved_study(settings)
+    path = settings.studies / study.fingerprint / CONSENT
+    for _ in range(2):
+        before = path.read_bytes()
+        Books.repair(settings.folder, settings.anchor, settings.study_cap, restored=True)
+        with pytest.raises(NotApproved, match="approve the study again"):
+            approved(settings, study.fingerprint, account(settings))
+        approved_study(settings)
+        approved(settings, study.fingerprint, account(settings))
+        path.write_bytes(before)  # an older consent does not come back to life
+        with pytest.raises(NotApproved, match="approve the study again"):
+            approved(settings, study.fingerprint, account(settings))
+        approved_study(settings)
+
+
+def test_a_consent_that_does_not_name_a_repair_was_given_before_any(
+    settings: SiteSettings,
+) -> None:
+    study = approved_study(settings)
+    path = settings.studies / study.fingerprint / CONSENT
+    found = json.loads(path.read_text())
+    del found["repaired"]
+    path.write_text(json.dumps(found))
+    approved(settings, study.fingerprint, account(settings))
+    settings.anchor.unlink()
+    Books.repair(settings.folder, settings.anchor, settings.study_cap)
+    with pytest.raises(NotApproved, match="the ledger was repaired"):
+        approved(settings, study.fingerprint, account(settings))
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b"\xff", b"[]", b"{" * 10_000])
@@ -137,11 +176,11 @@ def test_a_damaged_consent_is_no_consent(settings: SiteSettings, text: bytes) ->
     study = approved_study(settings)
     (settings.studies / study.fingerprint / CONSENT).write_bytes(text)
     with pytest.raises(HeterofedsynError, match="approve the study again"):
-        approved(settings, study.fingerprint)
+        approved(settings, study.fingerprint, account(settings))
 
 
 def test_a_consent_cannot_be_moved_to_another_study(settings: SiteSettings) -> None:
     study, other = approved_study(settings), make_study(epsilon=0.5)
     (settings.studies / study.fingerprint).rename(settings.studies / other.fingerprint)
     with pytest.raises(NotApproved, match="changed after"):
-        approved(settings, other.fingerprint)
+        approved(settings, other.fingerprint, account(settings))

@@ -11,7 +11,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
+from heterofedsyn.cli.site import app
 from heterofedsyn.errors import HeterofedsynError, LedgerUnavailable, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol import Answer, Study, decode
@@ -250,6 +252,26 @@ def test_an_answer_that_was_stored_but_never_noted_did_not_leave(tmp_path: Path)
     (settings.folder / "answers" / ("0" * 64)).write_bytes(stored.to_bytes())
     (released,) = receipt_of(settings, study).receipt.releases
     assert (released.answer, released.parts, released.rho) == (None, (), cost.rho)
+
+
+def test_a_receipt_after_a_repair_says_that_entries_may_be_missing(tmp_path: Path) -> None:
+    settings = make_site(tmp_path)
+    study = approved_study(settings)
+    answer(settings, make_message(study, 1, 0.25))
+    assert receipt_of(settings, study).receipt.repairs == ()
+    settings.anchor.unlink()
+    account = Books.repair(settings.folder, settings.anchor, settings.study_cap)
+    with (settings.folder / "ledger").open("ab") as file:
+        file.write(b'{"is":"char')  # an agent that died in an entry
+    made = receipt_of(settings, study)
+    made.check()
+    (booked,) = made.receipt.repairs
+    assert (booked.number, booked.rho) == (account.number, account.repairs[0].rho)
+    made.save(tmp_path / "receipt.json")
+    said = CliRunner().invoke(app, ["verify", str(tmp_path / "receipt.json")])
+    assert said.exit_code == 0
+    assert f"entry {booked.number}" in said.stdout
+    assert "entries may be missing" in said.stdout
 
 
 def _other_key() -> bytes:

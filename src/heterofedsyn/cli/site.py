@@ -180,7 +180,9 @@ def approve(
 ) -> None:
     """Consent to a study: from now on it is answered, up to its own budget.
 
-    Consent is a ceiling, not a reservation; a study that is changed afterwards is another one.
+    Consent is a ceiling, not a reservation; a study that is changed afterwards is another one. A
+    preview shows what the study's method will ask, but consent is to the budget: the agent answers
+    any statistic within it.
     """
     from heterofedsyn.cli._show import note
     from heterofedsyn.hub.preview import preview as look_ahead
@@ -204,6 +206,16 @@ def approve(
             f"{_steward.left(settings, account):.4g} is left, so the study will be refused before "
             "its end"
         )
+    if account.repairs:
+        known = account.spent_on(found.fingerprint)
+        note(
+            f"remark: the ledger was repaired (entry {account.repairs[-1].number:,}), so entries "
+            f"may be missing; of this study it knows rho {known.rho:.4g}"
+        )
+    note(
+        "consent is to this budget: `site preview` shows what the method will ask, but the agent "
+        "answers any statistic that the hub asks for within it"
+    )
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError("consent needs a terminal to confirm it, or --yes")
@@ -275,16 +287,24 @@ def repair(
         Path | None,
         typer.Option("--folder", metavar="DIR", help="The site's folder; `site` unless given."),
     ] = None,
+    restored: Annotated[
+        bool,
+        typer.Option(
+            "--restored", help="Ledger and anchor agree, but both are from an older copy."
+        ),
+    ] = False,
 ) -> None:
     """Make a ledger usable that was damaged, lost or restored from an older copy.
 
-    Books what ledger or anchor says is spent, whichever is more, and one full study on top.
+    Books what ledger or anchor says is spent, whichever is more, and one full study on top. No
+    consent that was given before holds any longer.
     """
     from heterofedsyn.site.books import Books
 
     settings = _own(folder or context.obj)
-    account = Books.repair(settings.folder, settings.anchor, settings.study_cap)
+    account = Books.repair(settings.folder, settings.anchor, settings.study_cap, restored=restored)
     print(f"rho {account.repairs[-1].rho:.6g} was booked for what may be missing")
+    print("no study is approved any longer; `heterofedsyn site approve` those that may go on")
     print(_steward.balance(settings, account))
 
 
@@ -351,18 +371,29 @@ def verify(
             "delta": made.delta,
             "answers": len(made.releases),
             "integers": integers,
+            "repairs": [
+                {"number": booked.number, "when": booked.when, "rho": booked.rho}
+                for booked in made.repairs
+            ],
         }
         print(json.dumps(found, indent=1))
         return
     known = "the key given" if key is not None else f"key {signed.key}, which nobody vouched for"
     print(f"the receipt holds, signed with {known}")
-    print(f"site {made.site!r}, study {made.study}, issued {made.issued}")
-    print(f"consent by {made.consent_by} at {made.consent_when}")
+    plain = _steward.plain
+    print(f"site {made.site!r}, study {plain(made.study)}, issued {plain(made.issued)}")
+    print(f"consent by {plain(made.consent_by)} at {plain(made.consent_when)}")
     print(
         f"{count(len(made.releases), 'answer')} with {count(integers, 'noisy integer')}: rho "
         f"{made.spent_rho:.4g}, epsilon {made.spent_epsilon:.4g} at delta {made.delta:g} for every "
-        f"{_steward.person(made.unit)}"
+        f"{plain(_steward.person(made.unit))}"
     )
+    for booked in made.repairs:
+        print(
+            f"remark: the ledger was repaired ({_steward.plain(booked.when)}, entry "
+            f"{booked.number:,}, rho {booked.rho:.4g} booked): entries may be missing, and more "
+            "may have been released than is said here"
+        )
     if made.simulated_noise:
         print("remark: its noise was simulated and protects nobody")
 

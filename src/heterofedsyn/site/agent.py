@@ -109,7 +109,7 @@ class Agent:
 
     def _answer(self, message: bytes) -> bytes:
         query = read_query(message)
-        study, consent = approved(self._settings, query.study)
+        study, consent = approved(self._settings, query.study, self._books.account)
         desk = Desk(
             site=self._settings.name,
             plan=study.plan,

@@ -96,11 +96,15 @@ class Account:
     """What a ledger says.
 
     Attributes:
+        answers: which charged queries got an answer that may have left.
+        repaired: hash of the last repair; empty if there was none.
         head: hash of the last entry, whose number is `number`.
     """
 
     charges: tuple[Charged, ...]
+    answers: tuple[Answered, ...]
     repairs: tuple[Repaired, ...]
+    repaired: str
     head: str
     number: int
 
@@ -223,10 +227,17 @@ class Books:
                         raise
 
     @classmethod
-    def repair(cls, folder: Path, anchor: Path, study_cap: Budget) -> Account:
+    def repair(
+        cls, folder: Path, anchor: Path, study_cap: Budget, *, restored: bool = False
+    ) -> Account:
         """Make a disputed ledger usable: what it or its anchor says is spent, and one study more.
 
         The entries that still form a chain are kept, and so is the old file, beside the new one.
+        No consent that was given before holds any longer.
+
+        Args:
+            restored: ledger and anchor were restored together, so that they agree and may both
+                have lost entries.
 
         Raises:
             UsageError: if there is nothing to repair.
@@ -244,7 +255,11 @@ class Books:
                 except LedgerDisputed:
                     pass
                 else:
-                    raise UsageError("ledger and anchor agree: there is nothing to repair")
+                    if not restored:
+                        raise UsageError(
+                            "ledger and anchor agree: there is nothing to repair, unless both were "
+                            "restored from older copies; then pass --restored"
+                        )
             found = _salvaged(data or b"")
             if not found and known is None:
                 raise LedgerDisputed(
@@ -541,9 +556,12 @@ class _Chain:
 
     @property
     def account(self) -> Account:
+        repairs = [place for place, entry in enumerate(self.entries) if isinstance(entry, Repaired)]
         return Account(
             charges=tuple(entry for entry in self.entries if isinstance(entry, Charged)),
+            answers=tuple(entry for entry in self.entries if isinstance(entry, Answered)),
             repairs=tuple(entry for entry in self.entries if isinstance(entry, Repaired)),
+            repaired=_hash(self.lines[repairs[-1]]) if repairs else "",
             head=self.head,
             number=self.number,
         )

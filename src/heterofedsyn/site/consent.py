@@ -13,6 +13,7 @@ from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.trust import Local
 from heterofedsyn.protocol.study import Study
+from heterofedsyn.site.books import Account, Books
 from heterofedsyn.site.settings import SiteSettings
 
 STUDY = "study.toml"
@@ -35,6 +36,7 @@ class Consent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         schema: fingerprint of the public schema at that time.
         rho: the most that the study may spend here.
         when: UTC, to the second.
+        repaired: hash of the ledger's last repair by then; empty if there was none.
     """
 
     study: str
@@ -45,6 +47,7 @@ class Consent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     conversion: str
     who: str
     when: str
+    repaired: str = ""
     version: int = CONSENT_VERSION
 
     @property
@@ -101,9 +104,11 @@ def approve(settings: SiteSettings, study: Study, *, who: str, now: datetime) ->
 
     Raises:
         NotApproved: if the site never answers such a study.
+        LedgerUnavailable, LedgerDisputed: if the ledger is not sound; consent is to what it says.
     """
     check_study(settings, study)
     _check_who(who)
+    account = Books.read(settings.folder, settings.anchor)
     plan = study.plan
     consent = Consent(
         study=study.fingerprint,
@@ -114,6 +119,7 @@ def approve(settings: SiteSettings, study: Study, *, who: str, now: datetime) ->
         conversion=plan.conversion,
         who=who,
         when=now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        repaired=account.repaired,
     )
     with written_whole(settings.studies / study.fingerprint) as partial:
         study.save(partial / STUDY)
@@ -121,16 +127,25 @@ def approve(settings: SiteSettings, study: Study, *, who: str, now: datetime) ->
     return consent
 
 
-def approved(settings: SiteSettings, fingerprint: str) -> tuple[Study, Consent]:
+def approved(settings: SiteSettings, fingerprint: str, account: Account) -> tuple[Study, Consent]:
     """The study of this fingerprint and the consent to it, as they are on disk now.
 
+    Args:
+        account: of the ledger; after a repair it may know too little of what the study spent.
+
     Raises:
-        NotApproved: if there is no consent, or study, schema or settings changed since.
+        NotApproved: if there is no consent, study, schema or settings changed since, or the ledger
+            was repaired since.
         HeterofedsynError: if what is there cannot be read.
     """
     study, consent = recorded(settings, fingerprint)
     if (settings.studies / fingerprint / WITHDRAWN).exists():
         raise NotApproved(f"consent to study {fingerprint[:12]} was withdrawn")
+    if consent.repaired != account.repaired:
+        raise NotApproved(
+            f"the ledger was repaired after study {fingerprint[:12]} was approved, so what the "
+            "study spent may be missing from it; approve the study again if it may go on"
+        )
     check_study(settings, study)
     return study, consent
 

@@ -18,7 +18,7 @@ from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.protocol.messages import Answer, Query, decode
 from heterofedsyn.protocol.study import Study
-from heterofedsyn.site.books import LEDGER, Account, Answered, Books, Charged, Entry
+from heterofedsyn.site.books import Account, Books, Charged
 from heterofedsyn.site.consent import Consent
 from heterofedsyn.site.settings import SiteSettings
 
@@ -57,6 +57,14 @@ class ReleasedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     parts: tuple[ReleasedPart, ...]
 
 
+class BookedRepair(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What was booked because entries of the ledger may be missing; no study is charged for it."""
+
+    number: int
+    when: str
+    rho: float
+
+
 class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What was released to a study, under which guarantee and by whose consent.
 
@@ -64,6 +72,7 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         epsilon: of the study, at this delta and conversion; rho is the same in other words.
         spent_rho: what was charged for it, at most rho.
         spent_epsilon: the same at this delta.
+        repairs: of the ledger; what was released before one may be missing from the receipt.
         ledger_number: of the last entry when the receipt was made, with its hash.
     """
 
@@ -85,6 +94,7 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     consent_by: str
     consent_when: str
     releases: tuple[ReleasedAnswer, ...]
+    repairs: tuple[BookedRepair, ...]
     ledger_number: int
     ledger_head: str
     issued: str
@@ -180,7 +190,7 @@ def issue(
     charges = [charged for charged in account.charges if charged.study == study.fingerprint]
     if not charges:
         raise UsageError(f"study {study.fingerprint[:12]} got nothing from this site yet")
-    answered = _answered(settings.folder, account)
+    answered = {one.query: one.stored for one in account.answers}
     found = [_released(settings.folder, one, answered.get(one.query)) for one in charges]
     spent = account.spent_on(study.fingerprint)
     receipt = Receipt(
@@ -202,6 +212,7 @@ def issue(
         consent_by=consent.who,
         consent_when=consent.when,
         releases=tuple(released for released, _ in found),
+        repairs=tuple(BookedRepair(one.number, one.when, one.rho) for one in account.repairs),
         ledger_number=account.number,
         ledger_head=account.head,
         issued=now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -231,19 +242,6 @@ def read_public_key(text: str) -> str:
         raise UsageError(f"{path}: this is no public key") from None
     _raw(text)
     return text
-
-
-def _answered(folder: Path, account: Account) -> dict[str, str]:
-    """For every query whose answer may have left by then, the hash of what was stored."""
-    entries = (
-        msgspec.json.decode(line, type=Entry)
-        for line in (folder / LEDGER).read_bytes().splitlines()[: account.number + 1]
-    )
-    return {
-        entry.query: entry.stored
-        for entry in entries
-        if isinstance(entry, Answered) and entry.number <= account.number
-    }
 
 
 def _released(folder: Path, charged: Charged, stored: str | None) -> tuple[ReleasedAnswer, bool]:
