@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from heterofedsyn.site.books import Account, Books
 from heterofedsyn.site.consent import (
     CONSENT,
     STUDY,
+    WITHDRAWN,
     NotApproved,
     approve,
     approved,
@@ -120,6 +122,26 @@ def test_a_schema_or_cap_that_changes_after_approval_ends_consent(settings: Site
     path.write_text(path.read_text().replace("study_epsilon = 1.0", "study_epsilon = 0.5"))
     with pytest.raises(NotApproved, match="more than the cap per study"):
         approved(SiteSettings.load(settings.folder), study.fingerprint, account(settings))
+
+
+def test_consent_and_its_withdrawal_are_on_disk_under_their_names(
+    settings: SiteSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[tuple[Path, list[str]]] = []
+    flush = os.fsync
+
+    def noting(file: int) -> None:
+        path = Path(f"/proc/self/fd/{file}").readlink()
+        flushed.append((path, [inner.name for inner in path.iterdir()] if path.is_dir() else []))
+        flush(file)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    study = approved_study(settings)
+    path, names = flushed[-1]
+    assert (path, study.fingerprint in names) == (settings.studies, True)
+    withdraw(settings, study.fingerprint, who=WHO, now=NOW)
+    path, names = flushed[-1]
+    assert (path, WITHDRAWN in names) == (settings.studies / study.fingerprint, True)
 
 
 def test_consent_can_be_withdrawn_once_and_given_again(settings: SiteSettings) -> None:

@@ -36,7 +36,10 @@ def check_place(target: Path) -> None:
 
 @contextmanager
 def written_whole(target: Path) -> Iterator[Path]:
-    """A folder to write into that takes the target's place at the end, or vanishes on failure."""
+    """A folder to write into that takes the target's place at the end, or vanishes on failure.
+
+    At the end it is on disk under its name, whatever happens to the machine.
+    """
     place = _real(target)
     missing = [folder for folder in place.parents if not folder.exists()]
     partial = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
@@ -46,6 +49,8 @@ def written_whole(target: Path) -> Iterator[Path]:
         for path in (*partial.iterdir(), partial):
             _flush(path)
         _put(partial, place)
+        for folder in (place.parent, *(folder.parent for folder in missing)):
+            _flush(folder)
     except OSError as error:
         raise HeterofedsynError(f"cannot write {target}: {_reason(error)}") from None
     finally:
@@ -57,13 +62,17 @@ def written_whole(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def file_written_whole(target: Path) -> Iterator[Path]:
-    """A path to write to that is renamed to the target at the end, or vanishes on failure."""
+    """A path to write to that is renamed to the target at the end, or vanishes on failure.
+
+    At the end it is on disk under its name, whatever happens to the machine.
+    """
     place = _real(target)
     partial = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
         yield partial
         _flush(partial)
         partial.replace(place)
+        _flush(place.parent)
     except OSError as error:
         raise HeterofedsynError(f"cannot write {target}: {_reason(error)}") from None
     finally:
@@ -98,6 +107,7 @@ def _reason(error: OSError) -> str:
 
 
 def _flush(path: Path) -> None:
+    """Have a file's bytes, or a folder's names, on disk for good."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
