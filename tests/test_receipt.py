@@ -21,6 +21,8 @@ from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.books import Books, Kept
 from heterofedsyn.site.consent import recorded, withdraw
 from heterofedsyn.site.receipt import (
+    BookedRepair,
+    Receipt,
     SignedReceipt,
     canonical,
     issue,
@@ -137,9 +139,21 @@ def test_every_leaf_of_a_receipt_is_signed(place: Path, tmp_path: Path) -> None:
         for step in above:
             at = at[step]
         at[last] = changed(at[last])
-        (tmp_path / "forged.json").write_text(json.dumps(forged))
-        with pytest.raises(HeterofedsynError):
+        msgspec.convert(forged, SignedReceipt).save(tmp_path / "forged.json")
+        with pytest.raises(HeterofedsynError, match=r"does not hold|no public key|of version"):
             SignedReceipt.load(tmp_path / "forged.json").check()
+
+
+def test_a_receipt_has_one_spelling(place: Path, tmp_path: Path) -> None:
+    text = (place / "receipt.json").read_text()
+    assert SignedReceipt.load(place / "receipt.json").to_bytes() == text.encode()
+    twice = text.replace('"site": "elmwood"', '"site": "oak",\n  "site": "elmwood"')
+    assert msgspec.json.decode(twice, type=SignedReceipt).receipt.site == "elmwood"
+    for other in (twice, text + "\n", json.dumps(json.loads(text))):
+        assert other != text
+        (tmp_path / "other.json").write_text(other)
+        with pytest.raises(UsageError, match="not as receipts are written"):
+            SignedReceipt.load(tmp_path / "other.json")
 
 
 @pytest.mark.parametrize(
@@ -175,19 +189,71 @@ def test_a_known_key_must_be_the_one_that_signed(
         read_public_key(str(tmp_path / "wrong"))
 
 
-@pytest.mark.parametrize("change", [{"spent_rho": 0.001}, {"rho": 0.001}, {"releases": ()}])
-def test_figures_must_add_up_even_if_they_are_signed(
-    place: Path, signed: SignedReceipt, change: dict[str, Any]
-) -> None:
+def signed_as_it_is(place: Path, signed: SignedReceipt, receipt: Receipt) -> SignedReceipt:
+    """What a site that lies would sign."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    receipt = msgspec.structs.replace(signed.receipt, **change)
     key = load_pem_private_key((place / "site" / "key.pem").read_bytes(), None)
     assert isinstance(key, Ed25519PrivateKey)
     signature = base64.b64encode(key.sign(canonical(receipt))).decode()
+    return SignedReceipt(receipt, signed.key, signature)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spent_rho": 0.001},
+        {"rho": 0.001},
+        {"rho": 1.0},
+        {"rho": -1.0},
+        {"releases": ()},
+        {"epsilon": 0.1},
+        {"epsilon": 0.0},
+        {"spent_epsilon": 0.1},
+        {"delta": 1e-12},
+        {"delta": 0.0},
+        {"conversion": "paper"},
+        {"conversion": "none"},
+    ],
+)
+def test_figures_must_add_up_even_if_they_are_signed(
+    place: Path, signed: SignedReceipt, change: dict[str, Any]
+) -> None:
+    signed_as_it_is(place, signed, signed.receipt).check()
+    receipt = msgspec.structs.replace(signed.receipt, **change)
     with pytest.raises(HeterofedsynError, match="do not add up"):
-        SignedReceipt(receipt, signed.key, signature).check()
+        signed_as_it_is(place, signed, receipt).check()
+
+
+@pytest.mark.parametrize("field", ["sigma", "sensitivity", "rho"])
+@pytest.mark.parametrize("factor", [-1.0, 0.0, 0.9, 1.1, 1e300])
+def test_noise_must_be_what_its_price_buys(
+    place: Path, signed: SignedReceipt, field: str, factor: float
+) -> None:
+    first, *others = signed.receipt.releases
+    (part,) = first.parts
+    forged = msgspec.structs.replace(part, **{field: getattr(part, field) * factor})
+    releases = (msgspec.structs.replace(first, parts=(forged,)), *others)
+    receipt = msgspec.structs.replace(signed.receipt, releases=releases)
+    with pytest.raises(HeterofedsynError, match="do not add up"):
+        signed_as_it_is(place, signed, receipt).check()
+
+
+def test_no_text_of_a_receipt_commands_a_terminal(
+    place: Path, tmp_path: Path, signed: SignedReceipt
+) -> None:
+    texts = ("site", "study", "unit", "consent_by", "consent_when", "issued")
+    repairs = (BookedRepair(1, "\x1b[2J", 0.0),)
+    evil: dict[str, Any] = {name: f"\x1b[2J\n{name}\x9b\u202e" for name in texts}
+    receipt = msgspec.structs.replace(signed.receipt, repairs=repairs, **evil)
+    signed_as_it_is(place, signed, receipt).save(tmp_path / "receipt.json")
+    for options in ([], ["--json"]):
+        said = CliRunner().invoke(app, ["verify", str(tmp_path / "receipt.json"), *options])
+        assert said.exit_code == 0
+        assert all(letter.isprintable() or letter == "\n" for letter in said.stdout)
+    lines = CliRunner().invoke(app, ["verify", str(tmp_path / "receipt.json")]).stdout.splitlines()
+    assert len(lines) == 5
 
 
 def test_what_was_charged_but_never_answered_is_in_the_receipt(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import math
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -119,7 +120,8 @@ class SignedReceipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         try:
             if path.stat().st_size > MOST_RECEIPT_BYTES:
                 raise UsageError(f"{path}: too large for a receipt")
-            found = msgspec.json.decode(path.read_bytes(), type=cls)
+            data = path.read_bytes()
+            found = msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise UsageError(f"{path}: this is no receipt") from None
         except OSError as error:
@@ -129,12 +131,21 @@ class SignedReceipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError(
                 f"{path}: a receipt of version {found.receipt.version}, not {RECEIPT_VERSION}"
             )
+        if data != found.to_bytes():
+            raise UsageError(
+                f"{path} is not as receipts are written, so other programs may read something else "
+                "in it; ask the site for the file itself"
+            )
         return found
 
     def save(self, path: Path) -> None:
         """Write the receipt as JSON."""
         with file_written_whole(path) as partial:
-            partial.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+            partial.write_bytes(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The file: the only bytes that `load` takes for this receipt."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
     def check(self, key: str | None = None) -> None:
         """Refuse a receipt that was changed, was signed by another key, or does not add up.
@@ -284,14 +295,45 @@ def _released(folder: Path, charged: Charged, stored: str | None) -> tuple[Relea
 
 def _add_up(receipt: Receipt) -> None:
     """Refuse figures that contradict each other, whoever signed them."""
-    spent = together(Budget(released.rho) for released in receipt.releases)
-    dear = [
-        released.number
-        for released in receipt.releases
-        if together(Budget(part.rho) for part in released.parts) > Budget(released.rho)
-    ]
-    if spent.rho != receipt.spent_rho or spent.rho > receipt.rho or dear:
+    try:
+        sound = _sums_hold(receipt) and all(
+            _is_priced(part) for released in receipt.releases for part in released.parts
+        )
+    except (HeterofedsynError, ArithmeticError):  # no amount, delta or conversion at all
+        sound = False
+    if not sound:
         raise HeterofedsynError("the signature holds, but the figures of the receipt do not add up")
+
+
+def _sums_hold(receipt: Receipt) -> bool:
+    """Whether charges cover their parts, add up, and mean the epsilons that are stated."""
+    delta, conversion = receipt.delta, receipt.conversion
+    allowed = Budget.of(epsilon=receipt.epsilon, delta=delta, conversion=conversion)
+    spent = together(Budget(released.rho) for released in receipt.releases)
+    covered = all(
+        together(Budget(part.rho) for part in released.parts) <= Budget(released.rho)
+        for released in receipt.releases
+    )
+    return (
+        covered
+        and spent.rho == receipt.spent_rho <= receipt.rho
+        and _same(allowed.rho, receipt.rho)
+        and _same(spent.epsilon(delta, conversion), receipt.spent_epsilon)
+    )
+
+
+def _is_priced(part: ReleasedPart) -> bool:
+    """Whether the noise of a part is what its price buys: rho = sensitivity^2 / (2 sigma^2)."""
+    return (
+        part.sensitivity > 0
+        and part.sigma > 0
+        and _same((part.sensitivity / part.sigma) ** 2 / 2, part.rho)
+    )
+
+
+def _same(one: float, other: float) -> bool:
+    """Whether two figures are equal up to what another machine may round."""
+    return math.isclose(one, other, rel_tol=1e-9)
 
 
 def _raw(key: str) -> bytes:
