@@ -9,7 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
+from heterofedsyn.cli.site import app
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.protocol import Study
 from heterofedsyn.site.books import Account, Books
@@ -176,6 +178,27 @@ def test_consent_ends_with_a_repair_of_the_ledger_until_it_is_given_again(
         with pytest.raises(NotApproved, match="approve the study again"):
             approved(settings, study.fingerprint, account(settings))
         approved_study(settings)
+
+
+def test_a_steward_repairs_after_a_snapshot_and_is_told_what_consent_means(
+    settings: SiteSettings, tmp_path: Path
+) -> None:
+    study, file = approved_study(settings), tmp_path / "study.toml"
+    study.save(file)
+    folder = ["--folder", str(settings.folder)]
+    consenting = ["approve", str(file), "--yes", *folder]
+    first = CliRunner().invoke(app, consenting)
+    assert "the agent answers any statistic" in first.stderr
+    assert "repaired" not in first.stderr
+    done = CliRunner().invoke(app, ["ledger", "repair", "--restored", *folder])
+    assert done.exit_code == 0
+    assert "no study is approved any longer" in done.stdout
+    assert account(settings).spent == settings.study_cap
+    with pytest.raises(NotApproved, match="the ledger was repaired"):
+        approved(settings, study.fingerprint, account(settings))
+    again = CliRunner().invoke(app, consenting)
+    assert "the ledger was repaired (entry 1), so entries may be missing" in again.stderr
+    approved(settings, study.fingerprint, account(settings))
 
 
 def test_a_consent_that_does_not_name_a_repair_was_given_before_any(
