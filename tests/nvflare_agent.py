@@ -1,7 +1,8 @@
-"""A site agent for tests: the real one, with the simulation's noise, that waits when it is told to.
+"""A site agent for tests: the real one, that waits when it is told to.
 
-Run as `python nvflare_agent.py FOLDER SEED`. While FOLDER.hold holds a number, queries with that
-number or a later one are not answered; nothing has been charged for them then.
+Run as `python nvflare_agent.py FOLDER [SEED]`; with a seed, its noise is that of a simulation.
+While FOLDER.hold holds a number, queries with that number or a later one are not answered; nothing
+has been charged for them then.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from heterofedsyn.privacy.noise import SimulatedNoise
+from heterofedsyn.privacy.noise import SecureNoise, SimulatedNoise
 from heterofedsyn.protocol import Query, decode
 from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.books import Books
@@ -37,10 +38,11 @@ def log(text: str) -> None:
     print(text, flush=True)
 
 
-def main(folder: Path, seed: int) -> None:
+def main(folder: Path, seed: int | None) -> None:
     settings = SiteSettings.load(folder)
     with Books.open(settings.folder, settings.anchor) as books:
-        agent = Agent(settings, books, noise=SimulatedNoise(seed, settings.name), log=log)
+        noise = SecureNoise() if seed is None else SimulatedNoise(seed, settings.name)
+        agent = Agent(settings, books, noise=noise, log=log)
         gate = Gate(agent, folder.with_name(f"{folder.name}.hold"))
         with Service(gate, settings, log=log) as service:
             signal.signal(signal.SIGTERM, lambda *_: service.stop())
@@ -49,4 +51,4 @@ def main(folder: Path, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else None)

@@ -38,6 +38,9 @@ OTHERS = {
 }
 """How participants that are no sites differ, as the guide says in words."""
 
+AGENT = "heterofedsyn-agent.service"
+SIMULATED = "nvflare_simulated.SimulatedController"
+
 PATIENCE = 90.0
 """Seconds until a process that should be ready counts as broken."""
 
@@ -137,6 +140,7 @@ class Federation:
             **os.environ,
             "HOME": str(self.root),
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(Path(__file__).parent),  # of the controller for simulations
             "FINGERPRINT": self.fingerprint,
             "COLUMNS": "100",
         }
@@ -152,10 +156,18 @@ class Federation:
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(self.kit, roles))
         self.write("hub-resources.json", HUB, "kit/local/resources.json")
+        self._allow(SIMULATED)
         for site in self.sites:
             self.write("authorization.json", site)
             self.write("resources.json", site)
             self.run("secure.sh", site)
+
+    def _allow(self, controller: str) -> None:
+        """Let the server take one more controller, which no guide names."""
+        path = self.folder(HUB) / "kit" / "local" / "resources.json"
+        found = json.loads(path.read_text("utf-8"))
+        found["class_allow_list"].append(controller)
+        path.write_text(json.dumps(found), "utf-8")
 
     def kit(self, role: str) -> None:
         """A request at a participant, its approval at the hub, and the kit."""
@@ -192,15 +204,21 @@ class Federation:
         named.pop("NUMBA_CACHE_DIR", None)  # what other tests compiled is good enough
         self.spawn(f"{role} {unit}", line.split(), {**self.environment(), **named})
 
-    def agent(self, site: str, seed: int | None = None) -> None:
-        """The site's agent: as the unit says or, with a seed, the one for tests."""
-        if seed is None:
-            self.start("heterofedsyn-agent.service", site)
-        else:
-            script = Path(__file__).with_name("nvflare_agent.py")
-            command = [sys.executable, str(script), str(self.folder(site) / "site"), str(seed)]
-            self.spawn(f"{site} heterofedsyn-agent.service", command, self.environment())
-        log = self.log(f"{site} heterofedsyn-agent.service")
+    def agent(self, site: str) -> None:
+        """The site's agent, as the unit says."""
+        self.start(AGENT, site)
+        self._answers(site)
+
+    def gated_agent(self, site: str, seed: int | None = None) -> None:
+        """The one for tests, that can be held; with a seed, its noise is that of a simulation."""
+        script = Path(__file__).with_name("nvflare_agent.py")
+        command = [sys.executable, str(script), str(self.folder(site) / "site")]
+        command += [] if seed is None else [str(seed)]
+        self.spawn(f"{site} {AGENT}", command, self.environment())
+        self._answers(site)
+
+    def _answers(self, site: str) -> None:
+        log = self.log(f"{site} {AGENT}")
         until(lambda: "answering on" in log.read_text(), f"agent of {site}")
 
     def spawn(self, name: str, command: list[str], environment: dict[str, str]) -> None:

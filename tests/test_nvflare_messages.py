@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("nvflare")
@@ -13,7 +14,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from heterofedsyn.engines.nvflare.controller import read_reply
+from heterofedsyn.engines.nvflare.controller import StudyController, read_reply
 from heterofedsyn.engines.nvflare.executor import SOCKET, AgentExecutor
 from heterofedsyn.engines.nvflare.task import ANSWER, QUERY, REASON, SECONDS, TASK
 from heterofedsyn.hub import Absence
@@ -35,7 +36,15 @@ def good() -> Answer:
     study, sites = study_of("allmarg", quorum=2)
     (answer,) = sites.carry(asked(study), SITES[:1])
     assert isinstance(answer, Answer)
-    return answer
+    return msgspec.structs.replace(answer, simulated=False)
+
+
+def test_nvflare_answer_with_the_noise_of_a_simulation_does_not_count() -> None:
+    answer = msgspec.structs.replace(good(), simulated=True)
+    sent = reply(**{ANSWER: encode(answer)})
+    assert read_reply("one", sent) == Absence("one", "used the noise of a simulation")
+    assert read_reply("one", sent, simulated=True) == answer
+    assert not StudyController.takes_simulated
 
 
 def test_nvflare_answer_is_taken_from_the_site_that_sent_it() -> None:

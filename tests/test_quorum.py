@@ -13,11 +13,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heterofedsyn.hub import METHODS, Absence, QuorumLost, Release, federate, load, make_method
-from heterofedsyn.hub.rounds import NO_ANSWER, NOT_ASKED, Reply, Roll, Round, receive
+from heterofedsyn.hub import (
+    METHODS,
+    Absence,
+    QuorumLost,
+    Release,
+    conduct,
+    federate,
+    load,
+    make_method,
+)
+from heterofedsyn.hub.journal import Journal
+from heterofedsyn.hub.rounds import (
+    MOST_FACTOR,
+    NO_ANSWER,
+    NOT_ASKED,
+    TOO_FEW,
+    TOO_MANY,
+    Reply,
+    Roll,
+    Round,
+    receive,
+)
 from heterofedsyn.marginals.statistics import Flat, Total
 from heterofedsyn.protocol import Answer, Part, Query, Released, Study
-from quorum_support import SITES, Sites, study_of
+from quorum_support import SITES, TABLE, Sites, asked, study_of
+from support import deal
 
 FEDERATED = sorted(name for name, kind in METHODS.items() if not kind.pools)
 Change = Callable[[Answer], Reply | list[Reply] | None]
@@ -26,7 +47,7 @@ Change = Callable[[Answer], Reply | list[Reply] | None]
 def drive(study: Study, sites: Sites, change: Change, *, first: int = 0) -> Release:
     """Run a study in which the answers of the last site are changed from some round on."""
     method = make_method(study.plan.method, study.plan.settings)
-    hub = federate(study.encoding, study.plan, method, study.quorum)
+    hub = federate(study.encoding, study.plan, method, study.quorum, study.most_rows)
     gone = False
     query = next(hub)
     try:
@@ -66,6 +87,8 @@ FAULTS: dict[str, Change] = {
     "sent a release of the wrong length": lambda a: part(a, data=a.parts[0].data + bytes(8)),
     "used other noise than agreed": lambda a: part(a, sigma=a.parts[0].sigma * 0.999),
     "sent a number beyond 2^53": lambda a: filled(a, 2**53),
+    TOO_MANY: lambda a: filled(a, 2**52),
+    TOO_FEW: lambda a: filled(a, -(2**40)),
     "answered more than once": lambda a: [a, a],
 }
 
@@ -177,6 +200,75 @@ def test_a_release_with_missing_sites_is_written_and_read_back(tmp_path: Path) -
     assert [summary["site"] for summary in run["differences"]] == ["one", "two"]
 
 
+# WHAT A HOSTILE SITE CAN SAY
+
+
+@pytest.mark.parametrize("name", ["wavetree", "local-merge", "fedprivsyn"])
+def test_a_site_that_tells_of_too_many_rows_in_the_first_round_is_left_out(name: str) -> None:
+    study, sites = study_of(name, quorum=2)
+    release = drive(study, sites, lambda answer: filled(answer, 2**52))
+    assert release.run.missed is not msgspec.UNSET
+    assert (release.run.missed[0].site, release.run.missed[0].reason) == (SITES[2], TOO_MANY)
+    assert 3_000 < release.run.noisy_total < 7_000
+
+
+def test_cells_that_cancel_each_other_are_no_counts_of_rows() -> None:
+    def cancelling(answer: Answer) -> Answer:
+        values = answer.parts[0].values
+        values[0] += 2**45
+        values[-1] -= 2**45
+        return part(answer, data=values.astype("<i8").tobytes())
+
+    study, sites = study_of("allmarg", quorum=2)
+    run = drive(study, sites, cancelling).run
+    assert run.missed is not msgspec.UNSET
+    assert run.missed[0].reason == TOO_MANY
+
+
+@given(st.integers(1, 10**9), st.floats(-1, 2), st.sampled_from([0.01, 0.7, 4.0]))
+def test_totals_count_exactly_within_what_a_site_may_have_and_its_noise(
+    most: int, place: float, epsilon: float
+) -> None:
+    study, sites = study_of("wavetree", quorum=3, epsilon=epsilon)
+    query = asked(study)
+    (answer, *_) = sites.carry(query, SITES)
+    assert isinstance(answer, Answer)
+    total = round(place * most)
+    reply = filled(answer, total)
+    found = receive(query, [reply], study.encoding.domain, study.plan, SITES[:1], most)
+    slack = 8 * answer.parts[0].sigma
+    assert bool(found.answers) == (-slack <= total <= most + slack)
+
+
+def test_honest_sites_are_never_beyond_what_they_may_have() -> None:
+    for name in FEDERATED:
+        study, sites = study_of(name, quorum=3, epsilon=0.1)
+        tight = msgspec.structs.replace(study, most_rows=max(s.rows for s in deal(TABLE, 3)))
+        assert drive(tight, sites, lambda answer: answer).run.missed is msgspec.UNSET
+
+
+def test_who_told_of_most_rows_and_leaves_stops_the_study_until_it_is_back(
+    tmp_path: Path,
+) -> None:
+    study, sites = study_of("wavetree", quorum=2)
+
+    def swollen(query: Query, to: tuple[str, ...]) -> list[Reply]:
+        found: list[Reply] = []
+        for reply in sites.carry(query, to):
+            if reply.site == SITES[2] and isinstance(reply, Answer):
+                large = filled(reply, 9_000_000)
+                gone = Absence(SITES[2], "refused (unavailable)")
+                found.append(gone if query.number else large)
+            else:
+                found.append(reply)
+        return found
+
+    journal = Journal.create(tmp_path / "rounds", study)
+    with pytest.raises(QuorumLost, match=r"beyond 10 times as many; resume when 'three'"):
+        conduct(study, journal, swollen)
+    assert journal.finished == 1
+
+
 # SCALING
 
 
@@ -210,9 +302,13 @@ def test_sums_over_fewer_sites_are_multiplied_by_the_ratio_of_totals(
     roll = Roll(tuple(names), 1).after(answered(dict(zip(names, totals, strict=True))))
     left = [name for name in names if name != f"s{gone}"]
     later = answered(dict.fromkeys(left, 10.0))
-    found = roll.fitted(later)
     part = sum(totals[names.index(name)] for name in left)
     expected = max(1.0, sum(totals) / max(part, 2.0 * math.sqrt(len(left))))
+    if expected > MOST_FACTOR and len(left) < len(names):
+        with pytest.raises(QuorumLost, match=rf"resume when 's{gone}' can answer"):
+            roll.fitted(later)
+        return
+    found = roll.fitted(later)
     assert found.factor == pytest.approx(expected if len(left) < len(names) else 1.0)
     (plain,), (scaled,) = later.totals(), found.totals()
     assert scaled.values == pytest.approx(plain.values * found.factor)

@@ -36,6 +36,8 @@ def test_a_study_comes_back_from_its_file_with_its_fingerprint(tmp_path: Path) -
         ({"quorum": 3}, "quorum"),
         ({"patience": 0}, "patience"),
         ({"patience": float("nan")}, "patience"),
+        ({"most_rows": 0}, "most_rows"),
+        ({"most_rows": 2**40}, "most_rows"),
         ({"version": 2}, "version 2"),
         ({"schema": {"columns": [{"name": "x", "type": "boolean"}]}}, "another schema"),
     ],
@@ -46,7 +48,19 @@ def test_terms_that_contradict_each_other_are_refused(terms: dict[str, object], 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "quorum = 2", "\0", "quorum = ", "[plan]\nepsilon = 'x'", "surprise = 1"]
+    "text",
+    [
+        "",
+        "quorum = 2",
+        "\0",
+        "quorum = ",
+        "[plan]\nepsilon = 'x'",
+        "surprise = 1",
+        "quorum = " + "[" * 100_000,
+        "quorum = " + "9" * 6_000,
+        "quorum = 0x" + "f" * 6_000,
+    ],
+    ids=lambda text: text[:12],
 )
 def test_anything_else_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "study.toml"
@@ -54,8 +68,18 @@ def test_anything_else_is_refused_in_one_line(tmp_path: Path, text: str) -> None
     with pytest.raises(UsageError) as refused:
         Study.load(path)
     assert "\n" not in str(refused.value)
+    assert "this is no study" in str(refused.value)
+    assert len(str(refused.value)) < 500
     with pytest.raises(UsageError, match="cannot read study"):
         Study.load(tmp_path / "nowhere.toml")
+
+
+def test_a_study_without_a_limit_of_rows_has_the_usual_one(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    text = a_study().to_toml()
+    assert "most_rows = 10000000\n" in text
+    path.write_text(text.replace("most_rows = 10000000\n", ""))
+    assert Study.load(path).most_rows == 10_000_000
 
 
 def test_an_unknown_field_is_refused(tmp_path: Path) -> None:

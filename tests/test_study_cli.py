@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from heterofedsyn.cli.app import run
+from heterofedsyn.engines.nvflare.job import EngineError, read_progress
 from heterofedsyn.hub import make_method
 from heterofedsyn.protocol import Study
 from heterofedsyn.simulate.hospitals import hospital_schema
@@ -27,11 +28,22 @@ NEW = [
 
 
 def test_a_study_holds_what_was_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    more = ["--quorum", "1", "--patience", "5", "--method", "fedprivsyn", "--set", "q=0.2"]
+    more = [
+        "--quorum",
+        "1",
+        "--patience",
+        "5",
+        "--most-rows",
+        "9000",
+        "--method",
+        "fedprivsyn",
+        "--set",
+        "q=0.2",
+    ]
     assert run([*NEW, *more]) == 0
     study = Study.load(folder / "study.toml")
     assert capsys.readouterr().out.strip() == study.fingerprint
-    assert (study.quorum, study.patience) == (1, 5.0)
+    assert (study.quorum, study.patience, study.most_rows) == (1, 5.0, 9_000)
     assert study.public == hospital_schema()
     assert study.plan.sites == ("elmwood", "lakeside")
     assert (study.plan.epsilon, study.plan.delta, study.plan.trust) == (1.0, 1e-9, "local")
@@ -58,6 +70,8 @@ def test_two_studies_of_the_same_terms_have_public_randomness_of_their_own(folde
         (["--quorum", "3"], "quorum (3) must be in 1..2"),
         (["--quorum", "0"], "quorum (0) must be in 1..2"),
         (["--patience", "0"], "patience (0.0) must be in 1..86400"),
+        (["--most-rows", "0"], "most_rows (0) must be in 1..1000000000"),
+        (["--site", "server"], "no site may be named 'server'"),
         (["--method", "privsyn"], "can only be simulated"),
         (["--site", "elmwood"], "each with a name of its own"),
         (["--site", "../x"], "site name"),
@@ -102,6 +116,23 @@ def test_a_job_carries_the_study_and_no_code(
     assert Study.load(folder / "again.toml") == Study.load(folder / "study.toml")
     assert "study" not in (folder / "job" / files[2]).read_text()
     assert '"byoc": "none"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("rows", ["0", "100000001"])
+def test_rows_of_a_release_are_bounded_before_anything_runs(
+    folder: Path, capsys: pytest.CaptureFixture[str], rows: str
+) -> None:
+    assert run(NEW) == 0
+    asked = ["study", "run", "study.toml", "--kit", ".", "--out", "release", "--rows", rows]
+    assert run(asked) == 2
+    assert f"rows ({rows}) must be in 1..100000000" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"study": 3}', "\xff", "[" * 100_000, "9" * 6_000])
+def test_a_damaged_record_of_progress_is_one_clear_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "progress.json").write_text(text, "latin-1")
+    with pytest.raises(EngineError, match=r"^progress\.json of the job is damaged"):
+        read_progress(tmp_path / "progress.json")
 
 
 def test_a_folder_that_is_no_kit_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

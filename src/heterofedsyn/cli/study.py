@@ -53,6 +53,10 @@ def new(
         float,
         typer.Option(help="Seconds a round may take at a site, beyond what its noise needs."),
     ] = 60.0,
+    most_rows: Annotated[
+        int,
+        typer.Option(help="Rows that any site has at most; who tells of more is left out."),
+    ] = 10_000_000,
     method: Annotated[
         str, typer.Option(metavar="NAME", help="How to synthesize; see `simulate --help`.")
     ] = "wavetree",
@@ -108,6 +112,7 @@ def new(
         schema=tomllib.loads(public.to_toml()),
         quorum=len(site) if quorum is None else quorum,
         patience=patience,
+        most_rows=most_rows,
     )
     study.save(out)
     needed = f"{study.quorum} of {count(len(site), 'site')} must answer every round"
@@ -152,24 +157,32 @@ def run(
         bool,
         typer.Option("--resume", help="Continue from the last finished round; no site pays twice."),
     ] = False,
+    rows: Annotated[
+        int | None,
+        typer.Option(help="Synthetic rows; the noisy total, at most 10 million, unless given."),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Run a study over the federation and write its release.
 
     Shows every round: who answered, and who refused with which of four reasons.
     """
+    import pyarrow.parquet
+
     from heterofedsyn.cli._show import count, guarantee, note
     from heterofedsyn.cli.report import write_report
     from heterofedsyn.engines.nvflare.job import EngineError, connect, copy_release
     from heterofedsyn.engines.nvflare.progress import State
-    from heterofedsyn.hub.release import check_target, load
+    from heterofedsyn.hub.release import check_rows, check_target, load
     from heterofedsyn.protocol import Study
 
     found = Study.load(study)
+    if rows is not None:
+        check_rows(rows)
     check_target(out, overwrite=overwrite)
     with connect(kit, user) as hub:
         shown = _Shown()
-        job = hub.submit(found, resume=resume)
+        job = hub.submit(found, resume=resume, rows=rows)
         note(
             f"study {found.fingerprint[:12]} over {count(len(found.plan.sites), 'site')}, job {job}"
         )
@@ -190,7 +203,8 @@ def run(
             copy_release(folder, out)
     write_report(out)
     release = load(out)
-    print(f"release in {out}: {count(release.run.noisy_total, 'synthetic row')}")
+    drawn = pyarrow.parquet.read_metadata(out / "synthetic.parquet").num_rows
+    print(f"release in {out}: {count(drawn, 'synthetic row')}")
     print(f"guarantee: {guarantee(release.privacy)}")
     for remark in release.run.remarks:
         print(f"remark: {remark}")

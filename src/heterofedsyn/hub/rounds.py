@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from heterofedsyn.errors import ProtocolError
-from heterofedsyn.marginals.statistics import Flat, Statistic, Total
+from heterofedsyn.marginals.statistics import Flat, Grouped, Statistic, Total
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.privacy.trust import SecureAggregation
@@ -24,8 +24,15 @@ SUM = "sum"
 
 NO_ANSWER = "gave no answer in time"
 NOT_ASKED = "was not asked again"
+TOO_MANY = "told of more rows than the study lets a site have"
+TOO_FEW = "told counts far below any that rows give"
+
+MOST_FACTOR = 10.0
+"""By which sums over fewer sites may be multiplied: beyond, too little is known of the others."""
 
 _LARGEST = 2**53
+_SLACK = 8.0
+"""Standard deviations; an honest site goes beyond in one of 10^6 studies of 10^8 integers."""
 
 
 class QuorumLost(ProtocolError):
@@ -137,12 +144,20 @@ class Agreed:
 
 
 def receive(
-    query: Query, replies: Sequence[Reply], domain: Domain, plan: Plan, asked: Sequence[str]
+    query: Query,
+    replies: Sequence[Reply],
+    domain: Domain,
+    plan: Plan,
+    asked: Sequence[str],
+    most_rows: int | None = None,
 ) -> Round:
     """The answers that belong to the query, are complete, and are as noisy as agreed.
 
     A site that was asked and has no such answer, or more than one, is absent. What others send is
     not looked at.
+
+    Args:
+        most_rows: that a site may have; answers that so many rows cannot give do not count.
     """
     budget = plan.budget
     terms = tuple(Agreed.of(part, domain, plan, budget) for part in query.parts)
@@ -151,8 +166,14 @@ def receive(
     absent: list[Absence] = []
     for site in sorted(asked):
         reply = _single(site, [reply for reply in replies if reply.site == site])
-        if isinstance(reply, Answer) and (fault := _fault(query, fingerprint, terms, reply)):
-            reply = Absence(site, fault)
+        if isinstance(reply, Answer):
+            rows = (
+                None if most_rows is None else most_rows * (len(plan.sites) if site == SUM else 1)
+            )
+            fault = _fault(query, fingerprint, terms, reply) or (
+                rows and _beyond(query, terms, reply, rows, plan.rows_per_unit)
+            )
+            reply = Absence(site, fault) if fault else reply
         if isinstance(reply, Answer):
             answers.append(reply)
         else:
@@ -167,7 +188,8 @@ class Roll:
     Methods combine sums of earlier rounds with sums of later ones. When sites are missing from a
     later one, its sums are multiplied by the ratio of noisy totals: of all sites that told one,
     over those that answered. The absent are so assumed to look like the present. A ratio below 1
-    is noise and counts as 1; where no total is known there is no ratio.
+    is noise and counts as 1; one above `MOST_FACTOR` ends the study; where no total is known there
+    is no ratio.
 
     Attributes:
         sites: all sites of the plan, or the one name under which their sum answers.
@@ -210,7 +232,11 @@ class Roll:
         return replace(self, missing=missing, totals=self._told(round_))
 
     def fitted(self, round_: Round) -> Round:
-        """The round with the factor that its sums need."""
+        """The round with the factor that its sums need.
+
+        Raises:
+            QuorumLost: if those who answered have too few of all rows to speak for the others.
+        """
         present = {answer.site for answer in round_.answers}
         if (
             round_.query.to is not None
@@ -222,7 +248,15 @@ class Roll:
         part = math.fsum(self.totals[site][0] / self.totals[site][1] for site in present)
         error = math.sqrt(math.fsum(1 / self.totals[site][1] for site in present))
         # A total below its own noise tells nothing to divide by.
-        return replace(round_, factor=max(1.0, whole / max(part, error)))
+        factor = max(1.0, whole / max(part, error))
+        if factor > MOST_FACTOR:
+            gone = ", ".join(repr(site) for site in self.sites if site not in present)
+            raise QuorumLost(
+                f"query {round_.query.label!r}: the sites that answered told of {part:,.0f} rows, "
+                f"all of {whole:,.0f}, which is beyond {MOST_FACTOR:g} times as many; resume when "
+                f"{gone} can answer, or make the study anew without"
+            )
+        return replace(round_, factor=factor)
 
     def _told(self, round_: Round) -> dict[str, tuple[float, float]]:
         """The totals after this round, by inverse variance."""
@@ -253,6 +287,31 @@ def _fault(query: Query, fingerprint: str, terms: Sequence[Agreed], answer: Answ
         return "answered another number of parts"
     faults = (_misfit(agreed, part) for agreed, part in zip(terms, answer.parts, strict=True))
     return next((fault for fault in faults if fault), None)
+
+
+def _beyond(
+    query: Query, terms: Sequence[Agreed], answer: Answer, rows: int, rows_per_unit: int
+) -> str | None:
+    """What no table of so many rows would give, in words that fit after the site's name.
+
+    A row moves no integer by more than the sensitivity, and without rows all integers are 0.
+    """
+    for part, agreed, released in zip(query.parts, terms, answer.parts, strict=True):
+        values = released.values.astype(np.float64)
+        most, slack = rows * agreed.sensitivity / rows_per_unit, _SLACK * agreed.sigma
+        least = -most
+        if isinstance(part.statistic, Total | Flat | Grouped):
+            least = 0.0
+            total, slack_of_total = values.sum(), slack * math.sqrt(values.size)
+            if total > rows + slack_of_total:
+                return TOO_MANY
+            if total < -slack_of_total:
+                return TOO_FEW
+        if values.max() > most + slack:
+            return TOO_MANY
+        if values.min() < least - slack:
+            return TOO_FEW
+    return None
 
 
 def _misfit(agreed: Agreed, released: Released) -> str | None:

@@ -26,7 +26,11 @@ from heterofedsyn.schema import Schema
 
 
 def federate(
-    schema: Schema, plan: Plan, method: Method, quorum: int | None = None
+    schema: Schema,
+    plan: Plan,
+    method: Method,
+    quorum: int | None = None,
+    most_rows: int | None = None,
 ) -> Generator[Query, Sequence[Reply], Release]:
     """Run a study; whoever drives the generator carries the messages.
 
@@ -36,9 +40,10 @@ def federate(
 
     Args:
         quorum: how many sites must answer every round; all of them unless given.
+        most_rows: that a site may have; one that tells of more has not answered.
 
     Raises:
-        QuorumLost: if fewer do.
+        QuorumLost: if fewer do, or those who do have too few of all rows.
     """
     if plan.schema != schema.fingerprint:
         raise UsageError("the plan was made for another schema; make a new plan")
@@ -53,7 +58,7 @@ def federate(
             query = make_query(ask, plan, budget, study, len(accounts.rounds))
             asked = roll.asked(query)
             replies = (yield query) if asked else ()
-            round_ = roll.fitted(receive(query, replies, schema.domain, plan, asked))
+            round_ = roll.fitted(receive(query, replies, schema.domain, plan, asked, most_rows))
             roll = roll.after(round_)
             accounts = accounts.book(round_)
             simulated = simulated or any(answer.simulated for answer in round_.answers)
@@ -108,7 +113,8 @@ def conduct(study: Study, rounds: Rounds, carry: Carrier) -> Release:
     """
     schema, plan = study.encoding, study.plan
     roll = Roll.of(plan, study.quorum)
-    hub = federate(schema, plan, make_method(plan.method, plan.settings), study.quorum)
+    method = make_method(plan.method, plan.settings)
+    hub = federate(schema, plan, method, study.quorum, study.most_rows)
     try:
         query = next(hub)
         while True:
@@ -117,7 +123,8 @@ def conduct(study: Study, rounds: Rounds, carry: Carrier) -> Release:
             if found is None:
                 rounds.begin(query)
             replies = carry(query, asked) if found is None else found
-            round_ = receive(query, replies, schema.domain, plan, asked)
+            round_ = receive(query, replies, schema.domain, plan, asked, study.most_rows)
+            roll.fitted(round_)  # refuses what must not be kept
             roll = roll.after(round_)
             if found is None:
                 rounds.keep(query, round_.replies)

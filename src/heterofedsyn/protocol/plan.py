@@ -74,3 +74,5 @@ def check_site_name(name: str) -> None:
         raise UsageError(f"site name {name!r} must be up to 64 letters, digits, '.', '_' or '-'")
     if name == "sum":
         raise UsageError("no site may be named 'sum'; that is the sum over sites")
+    if name == "server":
+        raise UsageError("no site may be named 'server'; that is the hub in a federation")

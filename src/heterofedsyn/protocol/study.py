@@ -17,6 +17,8 @@ from heterofedsyn.schema import Schema, with_atoms
 
 STUDY_VERSION = 1
 MOST_STUDY_BYTES = 2**24
+USUAL_MOST_ROWS = 10_000_000
+_MOST_MOST_ROWS = 10**9
 
 
 class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -26,12 +28,14 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         schema: the public schema, shaped like its TOML.
         quorum: how many sites must answer a round for the study to go on.
         patience: seconds that a round may take at a site, beyond what its noise needs.
+        most_rows: that any site has; who tells of more is left out, so that no site can swell sums.
     """
 
     plan: Plan
     schema: dict[str, Any]
     quorum: int
     patience: float = 60.0
+    most_rows: int = USUAL_MOST_ROWS
     version: int = STUDY_VERSION
 
     def __post_init__(self) -> None:
@@ -46,6 +50,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             )
         if not 1 <= self.patience <= 86_400:
             raise UsageError(f"patience ({self.patience}) must be in 1..86400 seconds")
+        if not 1 <= self.most_rows <= _MOST_MOST_ROWS:
+            raise UsageError(f"most_rows ({self.most_rows}) must be in 1..{_MOST_MOST_ROWS}")
         _ = self.encoding  # refuse what it refuses
 
     @property
@@ -81,11 +87,15 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             return msgspec.convert(found, cls)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
             raise UsageError(f"{path}: this is no study: {error}") from None
+        except RecursionError:
+            raise UsageError(f"{path}: this is no study: it is nested too deeply") from None
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise UsageError(f"cannot read study {path}: {reason}; check the path") from None
         except HeterofedsynError as error:
             raise UsageError(f"{path}: {error}") from None
+        except ValueError:
+            raise UsageError(f"{path}: this is no study: a number in it is too long") from None
 
     def save(self, path: Path) -> None:
         """Write the study as TOML."""

@@ -47,6 +47,8 @@ HUB = "HETEROFEDSYN_HUB"
 NOISE_SECONDS = 25e-6
 """That a site needs to draw one integer; twice as much is allowed."""
 
+MOST_DRAWN = 10_000_000
+"""Synthetic rows that are drawn unasked, whatever total the sites told."""
 
 START_SECONDS = 60.0
 """That sites may take longer in the first round of a job, in which their processes start."""
@@ -58,12 +60,17 @@ class StudyController(Controller):  # type: ignore[misc]
     Args:
         study: the study file's text.
         resume: continue from the rounds that are kept from an earlier job.
+        rows: synthetic rows of the release; the noisy total, within reason, unless given.
     """
 
-    def __init__(self, study: str, resume: bool = False) -> None:
+    takes_simulated = False
+    """Whether answers with the noise of a simulation count, which protects nobody."""
+
+    def __init__(self, study: str, resume: bool = False, rows: int | None = None) -> None:
         super().__init__(task_check_period=0.1)
         self._text = study
         self._resume = resume
+        self._rows = rows
         self._turn = Lock()
         self._progress = Progress(study="")
         self._result: Path | None = None
@@ -160,7 +167,7 @@ class StudyController(Controller):  # type: ignore[misc]
         def take(client_task: ClientTask, fl_ctx: FLContext) -> None:
             site = client_task.client.name
             answer = client_task.result.get(ANSWER)
-            reply = read_reply(site, client_task.result)
+            reply = read_reply(site, client_task.result, simulated=self.takes_simulated)
             replies[site] = reply
             if isinstance(reply, Answer):
                 received[site] = len(answer)
@@ -187,9 +194,10 @@ class StudyController(Controller):  # type: ignore[misc]
         return [replies.get(site, Absence(site, NO_ANSWER)) for site in asked]
 
     def _save(self, release: Release, folder: Path) -> None:
-        release.save(folder / RELEASE, overwrite=True)
+        rows = min(release.run.noisy_total, MOST_DRAWN) if self._rows is None else self._rows
+        release.save(folder / RELEASE, rows=rows, overwrite=True)
         if self._result is not None:
-            release.save(self._result / RELEASE, overwrite=True)
+            release.save(self._result / RELEASE, rows=rows, overwrite=True)
 
     def _stop(self, message: str, wrong_use: bool, fl_ctx: FLContext) -> None:
         self._note(
@@ -211,8 +219,12 @@ class StudyController(Controller):  # type: ignore[misc]
         return found
 
 
-def read_reply(site: str, result: Shareable) -> Reply:
-    """What a site's result says; nothing in it is believed but the answer and four reasons."""
+def read_reply(site: str, result: Shareable, *, simulated: bool = False) -> Reply:
+    """What a site's result says; nothing in it is believed but the answer and four reasons.
+
+    Args:
+        simulated: whether the noise of a simulation is good enough.
+    """
     if result.get_return_code() != ReturnCode.OK:
         return _refusal(site, Reason.UNAVAILABLE)
     answer, reason = result.get(ANSWER), result.get(REASON)
@@ -225,7 +237,11 @@ def read_reply(site: str, result: Shareable) -> Reply:
         found = None
     if found is None:
         return Absence(site, "sent something else than an answer")
-    return found if found.site == site else Absence(site, "answered for another site")
+    if found.site != site:
+        return Absence(site, "answered for another site")
+    if found.simulated and not simulated:
+        return Absence(site, "used the noise of a simulation")
+    return found
 
 
 def _refusal(site: str, reason: Reason) -> Absence:

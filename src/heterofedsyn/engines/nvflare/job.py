@@ -52,7 +52,7 @@ class EngineError(HeterofedsynError):
     """NVFlare did not do what it was asked."""
 
 
-def write_job(study: Study, folder: Path, *, resume: bool = False) -> Path:
+def write_job(study: Study, folder: Path, *, resume: bool = False, rows: int | None = None) -> Path:
     """Write the job of a study: configuration only, for its own sites only."""
     meta = {
         "name": f"heterofedsyn-{study.fingerprint[:12]}",
@@ -66,7 +66,7 @@ def write_job(study: Study, folder: Path, *, resume: bool = False) -> Path:
             {
                 "id": "study",
                 "path": CONTROLLER,
-                "args": {"study": study.to_toml(), "resume": resume},
+                "args": {"study": study.to_toml(), "resume": resume, "rows": rows},
             }
         ],
         "components": [],
@@ -98,12 +98,11 @@ class Hub:
     def __init__(self, session: Any) -> None:
         self._session = session
 
-    def submit(self, study: Study, *, resume: bool) -> str:
+    def submit(self, study: Study, *, resume: bool, rows: int | None = None) -> str:
         """Submit the study; the number of its job comes back."""
         with tempfile.TemporaryDirectory() as scratch, _plain("submit the study"):
-            job = write_job(
-                study, Path(scratch) / f"heterofedsyn-{study.fingerprint[:12]}", resume=resume
-            )
+            folder = Path(scratch) / f"heterofedsyn-{study.fingerprint[:12]}"
+            job = write_job(study, folder, resume=resume, rows=rows)
             found: str = self._session.submit_job(str(job))
             return found
 
@@ -154,8 +153,7 @@ class Hub:
             if found is None:
                 yield None, place
                 return
-            progress = msgspec.json.decode(found.read_bytes(), type=Progress)
-            yield progress, found.parent / RELEASE
+            yield read_progress(found), found.parent / RELEASE
 
     def close(self) -> None:
         """End the session."""
@@ -204,6 +202,21 @@ def _plain(what: str) -> Iterator[None]:
     except Exception as error:
         text = " ".join(str(error).split()) or type(error).__name__
         raise EngineError(f"NVFlare cannot {what}: {text}") from None
+
+
+def read_progress(path: Path) -> Progress:
+    """The progress that a job wrote down.
+
+    Raises:
+        EngineError: if the file is anything else.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Progress)
+    except (OSError, msgspec.DecodeError, ValueError, RecursionError):
+        raise EngineError(
+            f"{path.name} of the job is damaged; continue with --resume, which asks no site again "
+            "for what is finished"
+        ) from None
 
 
 def copy_release(found: Path, out: Path) -> None:
