@@ -276,6 +276,7 @@ def test_the_engine_of_another_user_is_answered_and_a_stranger_is_not(place: Pat
         _, said = agent.communicate(timeout=60)
     assert agent.returncode == 0, said
     assert not settings.socket.exists()
+    assert "own user" not in made.stderr + said
     assert f"refused a connection of user {STRANGER}" in said
     assert "answered query 'question 1'" in said
     account = Books.read(settings.folder, settings.anchor)
@@ -549,6 +550,7 @@ def test_a_signal_while_answering_leaves_nothing_half_written(
         _, said = agent.communicate(timeout=60)
         answer = asked.result()
     assert agent.returncode == 0, said
+    assert "REMARK: the engine runs as the agent's own user" in said
     assert "stopped" in said.splitlines()[-1]
     assert not settings.socket.exists()
     every = [path.name for path in settings.folder.rglob("*")]

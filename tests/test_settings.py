@@ -42,11 +42,26 @@ def test_users_and_groups_may_be_names_or_numbers(tmp_path: Path) -> None:
             wrong()
 
 
+def test_an_engine_of_the_agents_own_user_and_an_open_anchor_are_remarked(tmp_path: Path) -> None:
+    other = str(os.geteuid() + 1)
+    apart = make_settings(tmp_path, engine=other)
+    folder = apart.anchor.parent
+    folder.chmod(0o755)
+    assert apart.remarks == ()
+    (same,) = make_settings(tmp_path, engine=str(os.geteuid())).remarks
+    assert "the agent's own user" in same
+    for mode in (0o775, 0o757, 0o1777):
+        folder.chmod(mode)
+        (remark,) = apart.remarks
+        assert f"others can write in {folder}" in remark
+
+
 @pytest.mark.parametrize(
     ("other", "words"),
     [
         ({"name": "two words"}, "site name"),
         ({"name": "sum"}, "no site may be named 'sum'"),
+        ({"name": "server"}, "no site may be named 'server'"),
         ({"source": Path("rows.csv")}, "from the root"),
         ({"socket": Path("/" + "x" * 120)}, "longer than 107 bytes"),
         ({"study_epsilon": 4.0}, "must be at most epsilon"),
@@ -79,6 +94,8 @@ def test_anchor_and_socket_lie_outside_of_the_folder(tmp_path: Path, place: str)
         ("epsilon = 3.0", 'epsilon = 3.0\nfolder = "/"', "unknown field `folder`"),
         ("epsilon = 3.0", "epsilon = -3.0", "epsilon must be above 0"),
         ("epsilon = 3.0", "\x00", "no settings of a site"),
+        ("epsilon = 3.0", "epsilon = " + "[" * 100_000, "no settings of a site: nested too deeply"),
+        ("epsilon = 3.0", "epsilon = " + "9" * 6_000, "no settings of a site: a number is too"),
     ],
 )
 def test_a_file_with_anything_else_in_it_is_refused_by_name(
@@ -92,6 +109,7 @@ def test_a_file_with_anything_else_in_it_is_refused_by_name(
     with pytest.raises(UsageError, match=words) as refused:
         SiteSettings.load(settings.folder)
     assert str(path) in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
 
 
 def test_a_folder_without_a_site_says_how_to_make_one(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import pwd
 import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -109,6 +110,14 @@ class SiteSettings:
             raise UsageError(f"{path}: these are no settings of a site: {error}") from None
         except HeterofedsynError as error:
             raise UsageError(f"{path}: {error}") from None
+        except RecursionError:
+            raise UsageError(
+                f"{path}: these are no settings of a site: nested too deeply"
+            ) from None
+        except ValueError:
+            raise UsageError(
+                f"{path}: these are no settings of a site: a number is too long"
+            ) from None
 
     def to_toml(self) -> str:
         """The settings as TOML; `load` gives them back."""
@@ -153,8 +162,31 @@ class SiteSettings:
     @property
     def askers(self) -> frozenset[int]:
         """The user numbers that may ask: the engine's and the agent's own."""
-        engine = _number("user", self.engine, lambda name: pwd.getpwnam(name).pw_uid)
-        return frozenset({engine, os.geteuid()})
+        return frozenset({self._engine_id, os.geteuid()})
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What weakens the site as it is set up, for its steward."""
+        found: list[str] = []
+        if self._engine_id == os.geteuid():
+            found.append(
+                "REMARK: the engine runs as the agent's own user, so whoever takes over the engine "
+                "can read the rows and change the ledger; on a real site give the engine a user of "
+                f"its own in {SETTINGS}"
+            )
+        folder = self.anchor.parent
+        with suppress(OSError):  # a missing folder is refused elsewhere
+            state = folder.stat()
+            if state.st_mode & 0o022 or state.st_uid not in (0, os.geteuid()):
+                found.append(
+                    f"REMARK: others can write in {folder}, so they can replace the anchor of the "
+                    f"ledger; make it the agent's own: chmod go-w {folder}"
+                )
+        return tuple(found)
+
+    @property
+    def _engine_id(self) -> int:
+        return _number("user", self.engine, lambda name: pwd.getpwnam(name).pw_uid)
 
 
 def group_of(user: str) -> str:
