@@ -125,6 +125,8 @@ def init(
         f"cap: epsilon {epsilon:g} in all, {study_epsilon:g} for one study, at delta {delta:g} "
         f"(rho {settings.cap.rho:.4g} and {settings.study_cap.rho:.4g})"
     )
+    for remark in settings.remarks:
+        note(remark)
     if place.stat().st_dev == anchor.parent.stat().st_dev:
         note(
             f"remark: the anchor {anchor} is on the same disk as the ledger; whoever restores that "
@@ -250,6 +252,8 @@ def serve(folder: Folder = HERE) -> None:
             f"chmod 700 {settings.folder}"
         )
     with Books.open(settings.folder, settings.anchor) as books:
+        for remark in settings.remarks:
+            _log(remark)
         os.umask(0o077)
         agent = Agent(settings, books, log=_log)
         agent.prepare()
