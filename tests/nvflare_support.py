@@ -209,13 +209,17 @@ class Federation:
         self.start(AGENT, site)
         self._answers(site)
 
-    def gated_agent(self, site: str, seed: int | None = None) -> None:
-        """The one for tests, that can be held; with a seed, its noise is that of a simulation."""
+    def gated_agents(self, *sites: str, seed: int | None = None) -> None:
+        """Those for tests, that can be held; with a seed, their noise is that of a simulation."""
         script = Path(__file__).with_name("nvflare_agent.py")
-        command = [sys.executable, str(script), str(self.folder(site) / "site")]
-        command += [] if seed is None else [str(seed)]
-        self.spawn(f"{site} {AGENT}", command, self.environment())
-        self._answers(site)
+        for site in sites:
+            if f"{site} {AGENT}" in self.processes:
+                self.end(f"{site} {AGENT}")
+            command = [sys.executable, str(script), str(self.folder(site) / "site")]
+            command += [] if seed is None else [str(seed)]
+            self.spawn(f"{site} {AGENT}", command, self.environment())
+        for site in sites:
+            self._answers(site)
 
     def _answers(self, site: str) -> None:
         log = self.log(f"{site} {AGENT}")

@@ -51,8 +51,7 @@ def federated() -> Iterator[Federation]:
     root = Path(tempfile.mkdtemp(prefix="hfs"))
     try:
         with federation(root, TABLES, SCHEMA) as made:
-            for site in SITES:
-                made.gated_agent(site)
+            made.gated_agents(*SITES)
             yield made
     finally:
         shutil.rmtree(root)
@@ -132,9 +131,7 @@ def test_nvflare_and_a_simulation_of_the_same_tables_give_the_same_bytes(
     assert simulated.release.run.study == study.fingerprint
     simulated.save(tmp_path / "simulated")
     approve(federated, study)
-    for site in SITES:
-        federated.end(f"{site} {AGENT}")
-        federated.gated_agent(site, SEED)
+    federated.gated_agents(*SITES, seed=SEED)
     # The server's own controller takes no such noise; one that does must be named and allowed.
     monkeypatch.setattr(job, "CONTROLLER", SIMULATED)
     monkeypatch.chdir(federated.folder(COORDINATOR))
@@ -148,8 +145,7 @@ def test_nvflare_and_a_simulation_of_the_same_tables_give_the_same_bytes(
     assert "FINISHED:COMPLETED" in federated.run("status.sh", COORDINATOR)
     for site in SITES:
         assert charges(federated, site, study) == ["total", "one-way", "scores", "pairs"]
-        federated.end(f"{site} {AGENT}")
-        federated.gated_agent(site)
+    federated.gated_agents(*SITES)
 
 
 def test_nvflare_study_goes_on_without_a_site_that_dies_and_one_that_is_late(
@@ -177,7 +173,7 @@ def test_nvflare_study_goes_on_without_a_site_that_dies_and_one_that_is_late(
         federated.hold(site, None)
     until(lambda: len(charges(federated, SITES[1], study)) == 2, "a late answer is paid for")
     assert charges(federated, SITES[2], study) == ["one-way"]
-    federated.gated_agent(SITES[2])
+    federated.gated_agents(SITES[2])
 
 
 def test_nvflare_hub_is_killed_then_below_quorum_then_resumed_and_nobody_pays_twice(
