@@ -47,7 +47,7 @@ def test_an_engine_of_the_agents_own_user_and_an_open_anchor_are_remarked(tmp_pa
     apart = make_settings(tmp_path, engine=other)
     folder = apart.anchor.parent
     folder.chmod(0o755)
-    assert apart.remarks == ()
+    assert list(apart.remarks) == []
     (same,) = make_settings(tmp_path, engine=str(os.geteuid())).remarks
     assert "the agent's own user" in same
     for mode in (0o775, 0o757, 0o1777):
