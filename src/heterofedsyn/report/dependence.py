@@ -124,7 +124,7 @@ def _scores_picture(
     more = len(ranked) - len(rows)
     title = "Dependence of pairs"
     ranked_kept = sorted(kept.items(), key=lambda item: -item[1])
-    strongest = " and ".join(ranked_kept[0][0]) if ranked_kept else "none"
+    strongest = _named(ranked_kept[0][0]) if ranked_kept else "none"
     svg = heat_map(
         "fig-dependence",
         title,
@@ -146,8 +146,11 @@ def _scores_picture(
     )
     caption = (
         f"{below} Above it: the dependence that the model kept, up to {most_kept:.3g}; 0 means "
-        "that nothing stood out of the noise. Both are distances between a pair's table and the "
-        "product of its columns, as shares of the rows. Empty cells: not scored, or not measured."
+        "that nothing stood out of the noise. Both are Euclidean norms: of the differences between "
+        "the frequencies in a pair's table and those of independent columns. But scores are taken "
+        "from a coarse grid or a sketch of the table, the dependence kept from the grid that was "
+        "measured, so one is not to be compared with the other. Empty cells: not scored, or not "
+        "measured."
         f"{limited(names, shown, 'strongest pairs')}"
     )
     what = f"Pairs, the strongest first{f' ({more:,} more are in run.json)' if more > 0 else ''}"
@@ -393,6 +396,10 @@ def expected_noise(release: Release, pair: Clique) -> float | None:
     return 0.5 * math.sqrt(2 / math.pi) * float(fraction.sum())
 
 
+def _named(pair: Clique) -> str:
+    return " and ".join(drawing.short(name, 60) for name in pair)
+
+
 def square_map(
     name: str, title: str, shown: Sequence[str], values: Mapping[Clique, float], unit: str
 ) -> str:
@@ -406,6 +413,6 @@ def square_map(
     worst = max(values, key=lambda pair: values[pair])
     said = (
         f"Heat map of {count(len(values), 'pair')} among {len(shown)} columns; the largest is "
-        f"{' and '.join(worst)} with {values[worst]:.3f}."
+        f"{_named(worst)} with {values[worst]:.3f}."
     )
     return heat_map(name, title, said, shown, shown, table, unit)
