@@ -162,7 +162,7 @@ def attribute_picture(
     truth = None if real is None else grouped(real, display.groups) / max(1.0, real.sum())
     kind = "real" if real is not None else "attribute"
     figure_name = f"fig-{kind}-{place}"
-    title = f"Distribution of {drawing.short(name, 60)}" + (
+    title = f"Distribution of {drawing.short(name, 40)}" + (
         " beside the real rows" if real is not None else ""
     )
     best = int(np.argmax(shown))
@@ -183,7 +183,12 @@ def attribute_picture(
         svg = drawing.svg(figure, figure_name, title, said)
     head = ["value", "rows", "share", "± 2 standard errors"]
     lines = [
-        [text, f"{share * total:,.0f}", percent(float(share)), percent(float(error))]
+        [
+            drawing.short(text, 40),
+            f"{share * total:,.0f}",
+            percent(float(share)),
+            percent(float(error)),
+        ]
         for text, share, error in zip(display.labels, shown, errors, strict=True)
     ]
     if truth is not None:

@@ -27,7 +27,7 @@ from heterofedsyn.hub.release import Release
 from heterofedsyn.report.attributes import attribute_picture
 from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text, count
 from heterofedsyn.report.checks import synthetic_table
-from heterofedsyn.report.dependence import MOST_LINES, limited, shown_names, square_map
+from heterofedsyn.report.dependence import MOST_LINES, both, limited, shown_names, square_map
 from heterofedsyn.report.heat import cells
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _pairs(release: Release, distances: dict[tuple[str, ...], float]) -> Section
     measured = {pair.attributes for pair in release.run.pairs if pair.measured}
     ranked = sorted(distances, key=lambda pair: (-distances[pair], pair))
     rows = tuple(
-        (" – ".join(pair), "yes" if pair in measured else "no", f"{distances[pair]:.4f}")
+        (both(pair), "yes" if pair in measured else "no", f"{distances[pair]:.4f}")
         for pair in ranked[:MOST_LINES]
     )
     numbers = Table(

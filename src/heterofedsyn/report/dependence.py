@@ -114,7 +114,7 @@ def _scores_picture(
     )
     rows = tuple(
         (
-            " – ".join(pair),
+            both(pair),
             f"{scores[pair]:.4f}" if pair in scores else "",
             "yes" if pair in kept else "no",
             f"{kept[pair]:.4f}" if pair in kept else "",
@@ -350,7 +350,7 @@ def pair_noise_section(release: Release) -> Section:
     ranked = sorted(expected, key=lambda pair: (-expected[pair], pair))
     rows = tuple(
         (
-            " – ".join(pair),
+            both(pair),
             f"{release.accuracy(pair).standard_error.size:,}",
             f"{float(release.accuracy(pair).standard_error.mean()):,.1f}",
             f"{expected[pair]:.4f}",
@@ -394,6 +394,11 @@ def expected_noise(release: Release, pair: Clique) -> float | None:
     except UsageError:  # populations that measured other pairs, or other grids
         return None
     return 0.5 * math.sqrt(2 / math.pi) * float(fraction.sum())
+
+
+def both(pair: Clique) -> str:
+    """A pair in a table."""
+    return " – ".join(drawing.short(name, 36) for name in pair)
 
 
 def _named(pair: Clique) -> str:

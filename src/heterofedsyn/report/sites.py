@@ -69,7 +69,7 @@ def site_section(release: Release) -> Section:
             f"more than {CLEAR:g} times its chance level",
         )
         rows = tuple(
-            (names[i], site.site, f"{values[i, c]:.4f}", f"{noise[i, c]:.4f}")
+            (drawing.short(names[i], 40), site.site, f"{values[i, c]:.4f}", f"{noise[i, c]:.4f}")
             for i, (c, site) in sorted(
                 itertools.product(places, enumerate(shown)),
                 key=lambda cell: -values[cell[0], cell[1][0]],
