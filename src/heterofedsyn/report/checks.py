@@ -151,7 +151,7 @@ def _outside(column: Column, values: pa.ChunkedArray) -> int:
         return int(pc.sum(pc.fill_null(beyond, False)).as_py() or 0)
     if isinstance(column, CategoricalColumn):
         known = pc.is_in(values, value_set=pa.array(column.values, values.type))
-        return len(values) - values.null_count - int(pc.sum(known).as_py() or 0)
+        return len(values) - int(values.null_count) - int(pc.sum(known).as_py() or 0)
     return 0
 
 
