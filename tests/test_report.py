@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import math
+import os
 import re
+import shutil
 import stat
+from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -14,11 +20,12 @@ import pyarrow.parquet
 import pytest
 
 from heterofedsyn import FederatedSynthesizer, drawing, load
-from heterofedsyn.report import internal_report, public_report
+from heterofedsyn.report import internal_report, public_report, strangers
 from heterofedsyn.report.attributes import Display, compact
 from heterofedsyn.report.checks import check
 from heterofedsyn.report.dependence import expected_noise, strengths
 from heterofedsyn.report.page import _DARK, STAMP
+from heterofedsyn.report.privacy import bound
 from heterofedsyn.schema import Schema
 from heterofedsyn.synthesis.tree import steps
 from invented import Desk, names
@@ -248,7 +255,7 @@ def test_every_private_section_is_stamped_and_no_other(public: str, internal: st
 @pytest.mark.thorough
 def test_the_internal_form_has_the_three_metrics_with_best_and_worst(internal: str) -> None:
     (metrics,) = (s["text"] for s in Outline(internal).sections if s["id"] == "metrics")
-    for word in ("query error", "fidelity", "machine learning", "best to expect", "constant guess"):
+    for word in ("query error", "fidelity", "machine learning", "drawn again", "constant guess"):
         assert word in metrics
 
 
@@ -339,6 +346,85 @@ def test_simulated_noise_is_a_warning_and_true_noise_is_not(public: str, tmp_pat
     assert "Simulated noise" not in public_report(real)
 
 
+@pytest.mark.parametrize("epsilon", [1e-9, 0.01, 0.5, 1.0, 2.0, 3.0, 5.0, 13.0, 20.0, 100.0])
+def test_the_factor_of_the_promise_is_rounded_up_and_little(epsilon: float) -> None:
+    said = Fraction(bound(epsilon).replace(",", ""))
+    gain = Fraction(math.expm1(epsilon))
+    assert gain <= said - 1 <= gain * Fraction(11, 10)
+
+
+def test_a_unit_column_called_record_is_no_row(release: Path, tmp_path: Path) -> None:
+    assert "data of one record were" in public_report(release)
+    rows = table(300).append_column("record", pa.array(range(300)))
+    people = release_of(tmp_path / "r", rows, method="independent", unit="record")
+    assert "data of one person (column record) were" in public_report(people)
+
+
+# FORGED AND CROWDED RELEASES
+
+
+def copied(release: Path, target: Path) -> Path:
+    target.mkdir()
+    for path in release.iterdir():
+        (target / path.name).write_bytes(path.read_bytes())
+    return target
+
+
+def test_what_else_lies_in_the_folder_is_not_on_the_page(release: Path, tmp_path: Path) -> None:
+    folder = copied(release, tmp_path / "r")
+    assert strangers(folder) == ()
+    plain = public_report(folder)
+    (folder / "rows.csv").write_text("of real people")
+    (folder / "patients").mkdir()
+    (folder / "link").symlink_to("/dev/zero")
+    os.mkfifo(folder / "pipe")
+    Path(os.fsdecode(os.fsencode(folder) + b"/n\xff")).touch()
+    assert public_report(folder) == plain
+    assert strangers(folder) == ("link", "n ", "patients", "pipe", "rows.csv")
+    (folder / "synthetic.csv").unlink()
+    (folder / "synthetic.csv").symlink_to(folder / "rows.csv")
+    assert "synthetic.csv" in strangers(folder)
+    assert "synthetic.csv" not in public_report(folder)
+    (folder / "synthetic.parquet").unlink()
+    os.mkfifo(folder / "synthetic.parquet")
+    assert "no rows to check" in public_report(folder)
+
+
+@pytest.mark.thorough
+def test_a_crowded_release_stays_below_a_megabyte(tmp_path: Path) -> None:
+    """As much of everything as loading lets through, with texts that grow when escaped."""
+    long = "&" * 3_000
+    columns = [
+        {"name": f"{i}{long}", "type": "categorical", "values": [f"{k}{long}" for k in range(12)]}
+        for i in range(60)
+    ]
+    rng = np.random.default_rng(0)
+    rows = pa.table({c["name"]: np.array(c["values"])[rng.integers(0, 12, 600)] for c in columns})
+    sites = {f"{i:02d}" + "x" * 62: rows.slice(10 * i, 10) for i in range(60)}
+    schema = {"columns": columns}
+    terms: dict[str, Any] = {"epsilon": 5.0, "delta": 1e-9, "noise_seed": 3}
+    made = FederatedSynthesizer(schema, method="wavetree", **terms).fit(sites).release
+    assert len(made.run.differences) == 60
+    account = made.privacy.sites[0]
+    labels = [f"{chr(97 + k % 26)}{long}{chr(97 + k // 26)}" for k in range(500)]
+    charges = tuple(msgspec.structs.replace(account.charges[0], label=text) for text in labels)
+    accounts = tuple(msgspec.structs.replace(a, charges=charges) for a in made.privacy.sites)
+    crowded = dataclasses.replace(
+        made,
+        run=msgspec.structs.replace(
+            made.run,
+            settings={f"{k}{'&' * 100}": long for k in range(20_000)},
+            remarks=("&" * 10_000,) * 100,
+        ),
+        privacy=msgspec.structs.replace(made.privacy, sites=accounts),
+    )
+    page = public_report(crowded.save(tmp_path / "r"))
+    assert len(page.encode()) < MOST
+    said = "".join(Outline(page).text)
+    for words in ("and 19,940 more", "80 more remarks", "others"):
+        assert words in said
+
+
 # FIGURES
 
 
@@ -416,6 +502,8 @@ def columns() -> dict[str, Any]:
         ("age", pa.array([-1, 100, 5]), 2, 0, True),
         ("age", pa.array([1, None]), 0, 1, True),
         ("age", pa.array(["1"]), 0, 0, False),
+        ("age", pa.array([2**63 + 1], pa.uint64()), 0, 0, False),
+        ("weight", pa.array([1.5], pa.float16()), 0, 0, False),
         ("weight", pa.array([1.5, None, 151.0, float("nan")]), 2, 0, True),
         ("ward", pa.array(["ward 1", "attic"]), 1, 0, True),
         ("sick", pa.array([True, None]), 0, 0, True),
@@ -479,6 +567,31 @@ def test_the_public_form_may_be_written_anywhere(small: Desk) -> None:
     assert (small.folder / "page.html").read_text("utf-8") == public_report("release")
     assert small.run("report", "release", "--out", "release/report.html", "--overwrite") == 0
     assert "public form" in small.err
+
+
+def test_another_release_keeps_its_page(small: Desk) -> None:
+    shutil.copytree("release", "other")
+    kept = (small.folder / "other" / "report.html").read_bytes()
+    small.run("report", "release", "--out", "other/report.html", "--overwrite")
+    small.refused(2, "another release")
+    assert (small.folder / "other" / "report.html").read_bytes() == kept
+    (small.folder / "report.html").symlink_to(small.folder / "release" / "synthetic.csv")
+    small.run("report", "release", "--out", "report.html", "--overwrite")
+    small.refused(2, "called report.html")
+
+
+def test_what_else_lies_in_the_folder_is_one_line(small: Desk) -> None:
+    (small.folder / "release" / "rows.csv").touch()
+    Path(os.fsdecode(os.fsencode(small.folder) + b"/release/n\xff")).touch()
+    assert small.run("report", "release", "--out", "page.html") == 0
+    (line,) = [line for line in small.err.splitlines() if "rows.csv" in line]
+    assert "not of the release" in line
+
+
+def test_test_rows_may_come_in_several_files(small: Desk) -> None:
+    real = ("--real", "d.csv", "--test", "d.csv", "--test", "d.csv")
+    assert small.run("report", "release", *real, "--out", "page.html") == 0
+    assert "test rows" in (small.folder / "page.html").read_text("utf-8")
 
 
 def test_the_internal_form_is_for_its_owner(small: Desk) -> None:

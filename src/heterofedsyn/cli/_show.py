@@ -65,7 +65,8 @@ def show_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -
 
 def guarantee(privacy: PrivacyStatement) -> str:
     """The promise in one sentence."""
-    person = "record" if privacy.unit == "record" else f"person ({privacy.unit})"
+    column = privacy.unit_column
+    person = "record" if column is None else f"person ({column})"
     return (
         f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g} for every {person} "
         f"(rho {privacy.rho:.4g}, trust {privacy.trust})"

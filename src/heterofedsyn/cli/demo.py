@@ -99,7 +99,11 @@ def demo(
         print(f"remark: {remark}")
     print("look at:")
     for name, what in (
-        *([("report.html", "all of this in pictures; safe to publish")] if described else []),
+        *(
+            [("report.html", "what is promised, and every column in pictures; safe to publish")]
+            if described
+            else []
+        ),
         ("synthetic.csv", f"{release.run.noisy_total:,} people who do not exist"),
         ("privacy.json", "every release, its noise and its price"),
         ("run.json", "how the table was made"),

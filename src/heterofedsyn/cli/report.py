@@ -22,8 +22,11 @@ def report(
         ),
     ] = None,
     test: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="PRIVATE rows the study did not see; needs --real."),
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="PRIVATE rows the study did not see; repeat to pool files. Needs --real.",
+        ),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the file if it exists.")
@@ -37,9 +40,9 @@ def report(
     from heterofedsyn._files import check_place
     from heterofedsyn.cli._show import note
     from heterofedsyn.drawing import check_drawing
-    from heterofedsyn.report import REPORT, internal_report, public_report, write_page
+    from heterofedsyn.report import REPORT, internal_report, public_report, strangers, write_page
 
-    if test is not None and not real:
+    if test and not real:
         raise UsageError("--test needs --real, the rows that the study saw")
     if out.suffix != ".html":
         raise UsageError(f"--out {out} must end in .html")
@@ -51,7 +54,11 @@ def report(
             f"--out {out} lies in a release, which is published as a whole; keep the internal form "
             "somewhere else"
         )
-    if inside is not None and (out.name != REPORT or out.resolve().parent != inside.resolve()):
+    if inside is not None and inside != folder.resolve():
+        raise UsageError(
+            f"--out {out} lies in another release than {folder}; name a place outside of it"
+        )
+    if inside is not None and out.resolve() != inside / REPORT:
         raise UsageError(f"--out {out} lies in a release, where a page is called {REPORT}")
     if out.exists() and not overwrite:
         raise UsageError(f"{out} exists already; pass --overwrite or name another file")
@@ -61,10 +68,17 @@ def report(
     check_drawing()
     if real:
         note("comparing with private rows; this takes a while")
-        text = internal_report(folder, real, test)
+        text = internal_report(folder, real, test or None)
     else:
         text = public_report(folder)
     write_page(out, text, private=bool(real))
+    others = strangers(folder)
+    if others:
+        named = ", ".join(others[:5]) + (" and others" if len(others) > 5 else "")
+        note(
+            f"not of the release, so not on the page: {named}; look at {folder} before it is "
+            "published"
+        )
     form = "internal form, with private rows: do not publish" if real else "public form"
     note(f"{form}, in {out}")
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
-from heterofedsyn.report.build import REPORT, internal_report, public_report, write_page
+from heterofedsyn.report.build import (
+    REPORT,
+    internal_report,
+    public_report,
+    strangers,
+    write_page,
+)
 
-__all__ = ["REPORT", "internal_report", "public_report", "write_page"]
+__all__ = ["REPORT", "internal_report", "public_report", "strangers", "write_page"]

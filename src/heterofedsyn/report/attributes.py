@@ -162,10 +162,13 @@ def attribute_picture(
     truth = None if real is None else grouped(real, display.groups) / max(1.0, real.sum())
     kind = "real" if real is not None else "attribute"
     figure_name = f"fig-{kind}-{place}"
-    title = f"Distribution of {name}" + (" beside the real rows" if real is not None else "")
+    title = f"Distribution of {drawing.short(name, 40)}" + (
+        " beside the real rows" if real is not None else ""
+    )
     best = int(np.argmax(shown))
     said = (
-        f"{count(len(display.labels), 'bar')}; the highest is {display.labels[best]} with "
+        f"{count(len(display.labels), 'bar')}; the highest is "
+        f"{drawing.short(display.labels[best], 60)} with "
         f"{percent(float(shown[best]))} of the rows, give or take {percent(float(errors[best]))}."
     )
     height = 50 + 20 * len(display.labels) if display.edges is None else _HEIGHT
@@ -180,7 +183,12 @@ def attribute_picture(
         svg = drawing.svg(figure, figure_name, title, said)
     head = ["value", "rows", "share", "± 2 standard errors"]
     lines = [
-        [text, f"{share * total:,.0f}", percent(float(share)), percent(float(error))]
+        [
+            drawing.short(text, 40),
+            f"{share * total:,.0f}",
+            percent(float(share)),
+            percent(float(error)),
+        ]
         for text, share, error in zip(display.labels, shown, errors, strict=True)
     ]
     if truth is not None:
@@ -189,6 +197,11 @@ def attribute_picture(
     numbers = Table(title, tuple(head), tuple(tuple(line) for line in lines))
     typical = float(np.median(errors))
     caption = f"{_describe(column)}; band ± {percent(typical)} of all rows on a typical bar"
+    if display.edges is not None and np.ptp(np.diff(display.edges)) > 1e-6 * np.ptp(display.edges):
+        caption += (
+            "; bars differ in width and are scaled to the usual one, so that areas and not heights "
+            "compare (exact shares: below)"
+        )
     return Picture(figure_name, name, svg, caption, numbers)
 
 

@@ -13,12 +13,12 @@ from heterofedsyn.report.attributes import attribute_section
 from heterofedsyn.report.blocks import Section, count
 from heterofedsyn.report.checks import check_section, synthetic_table
 from heterofedsyn.report.dependence import dependence_section, pair_noise_section
-from heterofedsyn.report.manifest import REPORT, manifest_section
+from heterofedsyn.report.manifest import REPORT, manifest_section, strangers
 from heterofedsyn.report.page import Page, render
 from heterofedsyn.report.privacy import budget_section, privacy_section
 from heterofedsyn.report.sites import site_section
 
-__all__ = ["REPORT", "internal_report", "public_report", "write_page"]
+__all__ = ["REPORT", "internal_report", "public_report", "strangers", "write_page"]
 
 
 def public_report(folder: str | Path) -> str:

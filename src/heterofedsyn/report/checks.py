@@ -93,7 +93,8 @@ def check_section(release: Release, table: pa.Table | None) -> Section:
             Table("Every column of the synthetic table", head, tuple(lines), words=3),
             Text(
                 "Missing values are a value like any other: their share is released with noise, "
-                "and the synthetic rows follow it. Constraints between columns, such as one date "
+                "and rows are drawn from a model that holds it; they need not match it exactly. "
+                "Constraints between columns, such as one date "
                 "before another, are not known to the schema and therefore not kept."
             ),
         ),
@@ -103,23 +104,17 @@ def check_section(release: Release, table: pa.Table | None) -> Section:
 def check(column: Column, values: pa.ChunkedArray) -> Checked:
     """One column against the schema."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     right = _right_type(column, values.type)
     nulls = int(values.null_count)
     outside = 0
-    if right and isinstance(column, IntegerColumn | NumberColumn | DatetimeColumn):
-        low, high = (_scalar(v, values.type) for v in (column.min, column.max))
-        beyond = pc.or_(pc.less(values, low), pc.greater(values, high))
-        if pa.types.is_floating(values.type):
-            beyond = pc.or_(beyond, pc.is_nan(values))
-        outside = int(pc.sum(pc.fill_null(beyond, False)).as_py() or 0)
-    elif right and isinstance(column, CategoricalColumn):
-        known = pc.is_in(values, value_set=pa.array(column.values, values.type))
-        outside = values.length() - nulls - int(pc.sum(known).as_py() or 0)
+    try:
+        outside = _outside(column, values) if right else 0
+    except pa.ArrowException:  # a type in which the range of the column cannot be written
+        right = False
     return Checked(
         name=column.name,
-        found_type=str(values.type),
+        found_type=str(values.type)[:40],
         right_type=right,
         nulls=nulls,
         unexpected=0 if column.nullable else nulls,
@@ -135,7 +130,7 @@ def synthetic_table(folder: Path) -> pa.Table | None:
     from heterofedsyn.errors import ReleaseError
 
     path = folder / "synthetic.parquet"
-    if not path.exists():
+    if not path.is_file():  # nor a pipe, which would never end
         return None
     try:
         return pyarrow.parquet.read_table(path)
@@ -143,11 +138,28 @@ def synthetic_table(folder: Path) -> pa.Table | None:
         raise ReleaseError(f"{path}: the file is damaged; fetch the release again") from None
 
 
+def _outside(column: Column, values: pa.ChunkedArray) -> int:
+    """How many values are beyond the range or list of the schema."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(column, IntegerColumn | NumberColumn | DatetimeColumn):
+        low, high = (_scalar(v, values.type) for v in (column.min, column.max))
+        beyond = pc.or_(pc.less(values, low), pc.greater(values, high))
+        if pa.types.is_floating(values.type):
+            beyond = pc.or_(beyond, pc.is_nan(values))
+        return int(pc.sum(pc.fill_null(beyond, False)).as_py() or 0)
+    if isinstance(column, CategoricalColumn):
+        known = pc.is_in(values, value_set=pa.array(column.values, values.type))
+        return len(values) - int(values.null_count) - int(pc.sum(known).as_py() or 0)
+    return 0
+
+
 def _right_type(column: Column, found: Any) -> bool:
     import pyarrow as pa
 
     tests = {
-        "integer": pa.types.is_integer,
+        "integer": lambda kind: pa.types.is_integer(kind) and kind != pa.uint64(),
         "number": pa.types.is_floating,
         "datetime": pa.types.is_timestamp,
         "categorical": pa.types.is_string,

@@ -13,13 +13,21 @@ import numpy as np
 from heterofedsyn import drawing
 from heterofedsyn._arrays import Floats, stream
 from heterofedsyn.errors import ReleaseError
-from heterofedsyn.evaluation import MEASURES, QUICK, Evaluator, Rows, Scores, read_synthetic
+from heterofedsyn.evaluation import (
+    KIND_WORDS,
+    MEASURES,
+    QUICK,
+    Evaluator,
+    Rows,
+    Scores,
+    read_synthetic,
+)
 from heterofedsyn.evaluation.grid import is_numeric
 from heterofedsyn.hub.release import Release
 from heterofedsyn.report.attributes import attribute_picture
 from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text, count
 from heterofedsyn.report.checks import synthetic_table
-from heterofedsyn.report.dependence import MOST_LINES, limited, shown_names, square_map
+from heterofedsyn.report.dependence import MOST_LINES, both, limited, shown_names, square_map
 from heterofedsyn.report.heat import cells
 
 if TYPE_CHECKING:
@@ -35,12 +43,8 @@ _CELLS = 28
 """Squares a side in a picture of principal components."""
 
 _WAYS = {"1_way": "one condition", "2_way": "two conditions", "3_way": "three conditions"}
-_KINDS = {
-    "num_num": "two numbers",
-    "cat_num": "category and number",
-    "cat_cat": "two categories",
-    "histogram": "two numbers, on a grid",
-}
+_NEEDED = ("ot", "sklearn", "xgboost", "threadpoolctl")
+"""Libraries that some measures import."""
 
 
 def private_sections(
@@ -69,7 +73,7 @@ def private_sections(
 
 
 def _all_installed() -> bool:
-    return all(importlib.util.find_spec(name) for name in ("sklearn", "xgboost", "ot", "pandas"))
+    return all(importlib.util.find_spec(name) for name in _NEEDED)
 
 
 def _shuffled(table: pa.Table) -> pa.Table:
@@ -120,7 +124,7 @@ def _pairs(release: Release, distances: dict[tuple[str, ...], float]) -> Section
     measured = {pair.attributes for pair in release.run.pairs if pair.measured}
     ranked = sorted(distances, key=lambda pair: (-distances[pair], pair))
     rows = tuple(
-        (" – ".join(pair), "yes" if pair in measured else "no", f"{distances[pair]:.4f}")
+        (both(pair), "yes" if pair in measured else "no", f"{distances[pair]:.4f}")
         for pair in ranked[:MOST_LINES]
     )
     numbers = Table(
@@ -146,7 +150,7 @@ def _pairs(release: Release, distances: dict[tuple[str, ...], float]) -> Section
 
 @dataclass(frozen=True)
 class _Figure:
-    """One figure beside the best and the worst that can be expected; None where there is none."""
+    """One figure beside that of real rows and of no dependence; None where there is none."""
 
     group: str
     name: str
@@ -177,10 +181,11 @@ def _metrics(scores: Scores, floor: Scores, shuffled: Scores, *, complete: bool)
     rows = tuple(
         (f.group, f.name, *(_plain(v) for v in (f.synthetic, f.best, f.worst))) for f in figures
     )
-    head = ("metric", "kind", "synthetic", "best to expect", "without dependence or learning")
+    head = ("metric", "kind", "synthetic", "real rows", "without dependence or learning")
     caption = (
-        "Dots are the synthetic table. Rings are the best to expect: for errors, real rows drawn "
-        "again with replacement; for machine learning, models trained on the real rows. Crosses "
+        "Dots are the synthetic table. Rings are real rows in its place: for errors, real rows "
+        "drawn again with replacement, which a synthetic table may beat because its rows need not "
+        "be drawn; for machine learning, models trained on the real rows. Crosses "
         "are what can be had without any dependence: for errors, the synthetic table with every "
         "column shuffled; for machine learning, a constant guess."
     )
@@ -203,7 +208,7 @@ def _errors(found: Any, best: Any, worst: Any) -> list[_Figure]:
                         *(s["query"][against][key] for s in (found, best, worst)),
                     )
                 )
-    for key, words in _KINDS.items():
+    for key, words in KIND_WORDS.items():
         if found["fidelity"].get(key) is not None:
             values = (s["fidelity"][key] for s in (found, best, worst))
             figures.append(_Figure("fidelity", words, *values))
@@ -243,7 +248,7 @@ def _draw_metrics(figures: Sequence[_Figure]) -> str:
                 )
                 for value, marker, colour, face, words in (
                     (each.worst, "X", drawing.SERIES[1], drawing.SERIES[1], "no dependence"),
-                    (each.best, "o", drawing.SERIES[2], drawing.PAPER, "best to expect"),
+                    (each.best, "o", drawing.SERIES[2], drawing.PAPER, "real rows"),
                     (each.synthetic, "o", drawing.SERIES[0], drawing.SERIES[0], "synthetic"),
                 ):
                     if value is not None:
@@ -308,7 +313,8 @@ def _components(real: Rows, made: Rows) -> Section:
     caption = (
         "Rows of both tables along the two directions in which the real rows vary most "
         f"({100 * parts[0]:.0f} % and {100 * parts[1]:.0f} % of their variance; numbers are "
-        "standardised, categories one column a value). Darker is denser, on a square-root scale. "
+        "standardised, categories one column a value). The stronger the colour, the "
+        "denser, on a square-root scale. "
         f"The two pictures are {apart:.3f} apart in total variation over their squares."
     )
     picture = Picture("fig-components", "Real and synthetic rows", svg, caption, numbers)

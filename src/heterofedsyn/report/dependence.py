@@ -114,7 +114,7 @@ def _scores_picture(
     )
     rows = tuple(
         (
-            " – ".join(pair),
+            both(pair),
             f"{scores[pair]:.4f}" if pair in scores else "",
             "yes" if pair in kept else "no",
             f"{kept[pair]:.4f}" if pair in kept else "",
@@ -124,7 +124,7 @@ def _scores_picture(
     more = len(ranked) - len(rows)
     title = "Dependence of pairs"
     ranked_kept = sorted(kept.items(), key=lambda item: -item[1])
-    strongest = " and ".join(ranked_kept[0][0]) if ranked_kept else "none"
+    strongest = _named(ranked_kept[0][0]) if ranked_kept else "none"
     svg = heat_map(
         "fig-dependence",
         title,
@@ -146,8 +146,11 @@ def _scores_picture(
     )
     caption = (
         f"{below} Above it: the dependence that the model kept, up to {most_kept:.3g}; 0 means "
-        "that nothing stood out of the noise. Both are distances between a pair's table and the "
-        "product of its columns, as shares of the rows. Empty cells: not scored, or not measured."
+        "that nothing stood out of the noise. Both are Euclidean norms: of the differences between "
+        "the frequencies in a pair's table and those of independent columns. But scores are taken "
+        "from a coarse grid or a sketch of the table, the dependence kept from the grid that was "
+        "measured, so one is not to be compared with the other. Empty cells: not scored, or not "
+        "measured."
         f"{limited(names, shown, 'strongest pairs')}"
     )
     what = f"Pairs, the strongest first{f' ({more:,} more are in run.json)' if more > 0 else ''}"
@@ -347,7 +350,7 @@ def pair_noise_section(release: Release) -> Section:
     ranked = sorted(expected, key=lambda pair: (-expected[pair], pair))
     rows = tuple(
         (
-            " – ".join(pair),
+            both(pair),
             f"{release.accuracy(pair).standard_error.size:,}",
             f"{float(release.accuracy(pair).standard_error.mean()):,.1f}",
             f"{expected[pair]:.4f}",
@@ -393,6 +396,15 @@ def expected_noise(release: Release, pair: Clique) -> float | None:
     return 0.5 * math.sqrt(2 / math.pi) * float(fraction.sum())
 
 
+def both(pair: Clique) -> str:
+    """A pair in a table."""
+    return " – ".join(drawing.short(name, 36) for name in pair)
+
+
+def _named(pair: Clique) -> str:
+    return " and ".join(drawing.short(name, 60) for name in pair)
+
+
 def square_map(
     name: str, title: str, shown: Sequence[str], values: Mapping[Clique, float], unit: str
 ) -> str:
@@ -406,6 +418,6 @@ def square_map(
     worst = max(values, key=lambda pair: values[pair])
     said = (
         f"Heat map of {count(len(values), 'pair')} among {len(shown)} columns; the largest is "
-        f"{' and '.join(worst)} with {values[worst]:.3f}."
+        f"{_named(worst)} with {values[worst]:.3f}."
     )
     return heat_map(name, title, said, shown, shown, table, unit)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import stat
 from pathlib import Path
 
-from heterofedsyn.hub.release import Release
+from heterofedsyn import drawing
+from heterofedsyn.hub.release import FILES, Release
 from heterofedsyn.report.blocks import Block, Facts, Section, Table, Text
 
 REPORT = "report.html"
@@ -31,10 +33,13 @@ def manifest_section(release: Release, folder: Path) -> Section:
         )
     )
     blocks: list[Block] = [facts]
-    blocks += [Text(f"Remark: {remark}.") for remark in run.remarks[:20]]
+    blocks += [Text(f"Remark: {drawing.short(remark, 600)}.") for remark in run.remarks[:20]]
+    if len(run.remarks) > 20:
+        blocks.append(Text(f"{len(run.remarks) - 20:,} more remarks are in run.json."))
     blocks.append(Text("Settings of the method:"))
-    blocks.append(Facts(tuple((name, str(value)) for name, value in run.settings.items())))
-    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != REPORT)
+    settings = ((name, drawing.short(str(value), 100)) for name, value in run.settings.items())
+    blocks.append(Facts(tuple(settings)))
+    files = sorted(folder / name for name in _own(folder) if name != REPORT)
     rows = tuple((path.name, _digest(path), f"{path.stat().st_size:,}") for path in files)
     blocks.append(Table("Files of the release", ("file", "SHA-256", "bytes"), rows, words=2))
     blocks.append(
@@ -44,6 +49,19 @@ def manifest_section(release: Release, folder: Path) -> Section:
         )
     )
     return Section("manifest", "How this release was made", tuple(blocks))
+
+
+def strangers(folder: Path) -> tuple[str, ...]:
+    """Names in a release folder that are no files of the release, fit to be shown."""
+    own = _own(folder)
+    names = sorted(path.name for path in folder.iterdir())
+    return tuple(drawing.short(name, 60) for name in names if name not in own)
+
+
+def _own(folder: Path) -> set[str]:
+    """The files of the release themselves, and no links to others."""
+    found = {path.name: path.lstat().st_mode for path in folder.iterdir() if path.name in FILES}
+    return {name for name, mode in found.items() if stat.S_ISREG(mode)}
 
 
 def _digest(path: Path) -> str:

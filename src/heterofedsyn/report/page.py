@@ -10,6 +10,12 @@ from importlib.resources import files
 from heterofedsyn import drawing
 from heterofedsyn.report.blocks import Section
 
+MOST_ROWS = 300
+"""Rows of a table that are shown."""
+
+MOST_FACTS = 60
+"""Facts of a list that are shown."""
+
 STAMP = "computed from private rows: do not publish"
 
 _DARK = {
@@ -67,9 +73,17 @@ def render(page: Page) -> str:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["drawn"] = Markup  # written by our own writer, which escapes all text
+    environment.filters["fit"] = drawing.short
     template = environment.from_string((place / "page.html").read_text("utf-8"))
     style = (place / "page.css").read_text("utf-8") + _figure_colours()
-    return template.render(page=page, style=Markup(style), policy=_policy(style), stamp=STAMP)
+    return template.render(
+        page=page,
+        style=Markup(style),
+        policy=_policy(style),
+        stamp=STAMP,
+        most_rows=MOST_ROWS,
+        most_facts=MOST_FACTS,
+    )
 
 
 def _figure_colours() -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
 
 from heterofedsyn import drawing
 from heterofedsyn.hub.release import Release
@@ -26,6 +28,9 @@ MOST_BARS = 8
 MOST_SITES = 40
 """Sites that are drawn one by one at most."""
 
+MOST_STAGES = 11
+"""Stages that are told apart."""
+
 SIMULATED = (
     "Simulated noise: this release was made with a noise seed, for research. Anyone with the seed, "
     "which is in run.json, can undo the noise, so none of the promises below protects anybody. Do "
@@ -36,7 +41,8 @@ SIMULATED = (
 def privacy_section(release: Release) -> Section:
     """What is promised to whom."""
     statement = release.privacy
-    unit = "record" if statement.unit == "record" else f"person (column {statement.unit})"
+    column = statement.unit_column
+    unit = "record" if column is None else f"person (column {drawing.short(column, 60)})"
     blocks: list[Block] = [Warn(SIMULATED)] if statement.simulated_noise else []
     blocks += [
         Text(_promise(statement, unit)),
@@ -81,13 +87,10 @@ def _promise(statement: PrivacyStatement, unit: str) -> str:
 
 
 def _factor(statement: PrivacyStatement) -> str:
-    factor = math.exp(min(statement.epsilon, 700.0))
-    size = (
-        f"{factor:,.1f}" if factor < 100 else f"{factor:,.0f}" if factor < 1e6 else "over a million"
-    )
     return (
         f"“Almost” is epsilon = {statement.epsilon:g}: the odds of any guess change by a factor of "
-        f"at most {size}, except with a chance of about delta = {statement.delta:g}. "
+        f"at most {bound(statement.epsilon)}, except with a chance of about "
+        f"delta = {statement.delta:g}. "
         + (
             "That is a strong promise."
             if statement.epsilon <= 1
@@ -96,6 +99,21 @@ def _factor(statement: PrivacyStatement) -> str:
             else "That is a weak promise: such odds tell a lot."
         )
     )
+
+
+def bound(epsilon: float) -> str:
+    """The factor e^epsilon, never below the truth, with two digits of what it adds to 1.
+
+    >>> bound(1.0), bound(0.01), bound(5.0), bound(100.0)
+    ('2.72', '1.011', '149', '2.7e+43')
+    """
+    gain = math.expm1(epsilon)
+    if gain >= 1e6:
+        power = math.floor(math.log10(gain))
+        return f"{math.ceil(math.exp(epsilon - (power - 1) * math.log(10))) / 10:.1f}e+{power}"
+    digits = 0 if gain >= 100 else 1 if gain >= 10 else max(2, 1 - math.floor(math.log10(gain)))
+    rounded = 10**digits + math.ceil(Fraction(gain) * 10**digits)
+    return f"{Decimal(rounded).scaleb(-digits):,f}"
 
 
 def _trust(statement: PrivacyStatement, sites: int) -> str:
@@ -112,8 +130,9 @@ def _trust(statement: PrivacyStatement, sites: int) -> str:
             "who sees its answers."
         )
     return (
-        "Trust model local: each site protects its own records before anything leaves it, so the "
-        "promise holds even against a hub and other sites that see every message."
+        "Trust model local: the answers of each site carry noise of their own, enough to protect "
+        "its records, so the promise holds even against a hub and other sites that see every "
+        "answer. It says nothing of who holds the rows: in a simulation all sites are in one place."
     )
 
 
@@ -121,8 +140,9 @@ def budget_section(release: Release) -> Section:
     """Each site's budget by stage."""
     statement = release.privacy
     accounts = statement.sites
-    stages = tuple(dict.fromkeys(_stage(c.label) for a in accounts for c in a.charges))
-    spent = [_by_stage(account, stages) for account in accounts]
+    stage_of = _stages(accounts)
+    stages = tuple(dict.fromkeys(stage_of.values()))
+    spent = [_by_stage(account, stage_of, stages) for account in accounts]
     alike = all(row == spent[0] for row in spent)
     if alike and len(accounts) > MOST_BARS:
         names, bars = [f"each of {len(accounts)} sites"], spent[:1]
@@ -134,7 +154,9 @@ def budget_section(release: Release) -> Section:
     rows = [
         row
         for a in (accounts[:1] if alike else accounts[:MOST_SITES])
-        for row in _lines(a, stages, total, "every site" if alike and len(accounts) > 1 else a.site)
+        for row in _lines(
+            a, stage_of, total, "every site" if alike and len(accounts) > 1 else a.site
+        )
     ]
     left_out = len(accounts) - len(names)
     notes: list[Block] = []
@@ -148,7 +170,10 @@ def budget_section(release: Release) -> Section:
     picture = Picture("fig-budget", "Budget by stage and site", svg, caption, numbers)
     explained = Text(
         "Every answer of a site costs part of its budget: the more accurate, the dearer. Stages: "
-        + "; ".join(f"{stage}, {_MEANINGS.get(stage, 'asked by the method')}" for stage in stages)
+        + "; ".join(
+            f"{drawing.short(stage, 60)}, {_MEANINGS.get(stage, 'asked by the method')}"
+            for stage in stages
+        )
         + ". What is left of the budget is not used."
     )
     return Section("budget", "Where the budget went", (explained, picture, *notes))
@@ -163,23 +188,29 @@ _MEANINGS = {
 }
 
 
-def _stage(label: str) -> str:
-    """Rounds of one kind are one stage."""
-    return re.sub(r"[-_ ]?\d+$", "", label) or label
+def _stages(accounts: Sequence[SiteAccount]) -> dict[str, str]:
+    """The stage of every label: rounds of one kind together, and what comes late as one."""
+    labels = dict.fromkeys(charge.label for account in accounts for charge in account.charges)
+    stages = {label: re.sub(r"[-_ ]?\d+$", "", label) or label for label in labels}
+    kept = {*[*dict.fromkeys(stages.values())][:MOST_STAGES]}
+    return {label: stage if stage in kept else "others" for label, stage in stages.items()}
 
 
-def _by_stage(account: SiteAccount, stages: Sequence[str]) -> list[float]:
+def _by_stage(
+    account: SiteAccount, stage_of: Mapping[str, str], stages: Sequence[str]
+) -> list[float]:
     return [
-        math.fsum(c.rho for c in account.charges if _stage(c.label) == stage) for stage in stages
+        math.fsum(c.rho for c in account.charges if stage_of[c.label] == stage) for stage in stages
     ]
 
 
 def _lines(
-    account: SiteAccount, stages: Sequence[str], total: float, who: str
+    account: SiteAccount, stage_of: Mapping[str, str], total: float, who: str
 ) -> list[tuple[str, ...]]:
     lines: list[tuple[str, ...]] = []
-    for stage, rho in zip(stages, _by_stage(account, stages), strict=True):
-        parts = [p for c in account.charges if _stage(c.label) == stage for p in c.parts]
+    stages = tuple(dict.fromkeys(stage_of.values()))
+    for stage, rho in zip(stages, _by_stage(account, stage_of, stages), strict=True):
+        parts = [p for c in account.charges if stage_of[c.label] == stage for p in c.parts]
         if not parts:
             continue
         low, high = min(p.sigma for p in parts), max(p.sigma for p in parts)
@@ -219,7 +250,7 @@ def _draw(
                 color=drawing.SERIES[place % len(drawing.SERIES)],
                 edgecolor=drawing.PAPER,
                 linewidth=1.5,
-                label=stage,
+                label=drawing.short(stage),
             )
             for row, (left, width) in enumerate(zip(start, widths, strict=True)):
                 if width > 0.09:
@@ -240,7 +271,8 @@ def _draw(
         axes.spines["left"].set_visible(False)
         figure.legend(loc="outside upper left", ncols=min(6, len(stages)), handlelength=1)
         what = "; ".join(
-            f"{stage} {percent(part / total)}" for stage, part in zip(stages, bars[0], strict=True)
+            f"{drawing.short(stage)} {percent(part / total)}"
+            for stage, part in zip(stages, bars[0], strict=True)
         )
         return drawing.svg(
             figure,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
+from heterofedsyn import drawing
 from heterofedsyn.hub.release import Release
 from heterofedsyn.report.blocks import Block, Picture, Section, Table, Text
 from heterofedsyn.report.heat import MOST_NAMES, heat_map
@@ -30,8 +33,8 @@ def site_section(release: Release) -> Section:
             "Each site is compared with all other sites together, column by column, from the noisy "
             "answers that everyone may see under trust local; this cost no further budget. A "
             "distance of 0 means alike, and the largest possible is 1.41 (two sites with one value "
-            "each, another one). What chance adds on average was taken off: the noise, and the luck of "
-            "which rows a site happens to hold."
+            "each, another one). What chance adds on average was taken off: the noise, and the "
+            "luck of which rows a site happens to hold."
         ),
         Table(
             "Rows of each site (noisy)",
@@ -56,7 +59,8 @@ def site_section(release: Release) -> Section:
             "fig-sites",
             title,
             f"Heat map of {len(places)} columns by {len(shown)} sites; the largest distance is "
-            f"{values[top]:.3f}, of {shown[int(top[1])].site} in {names[int(top[0])]}.",
+            f"{values[top]:.3f}, of {shown[int(top[1])].site} in "
+            f"{drawing.short(names[int(top[0])], 60)}.",
             [names[i] for i in places],
             [site.site for site in shown],
             values[places],
@@ -65,9 +69,11 @@ def site_section(release: Release) -> Section:
             f"more than {CLEAR:g} times its chance level",
         )
         rows = tuple(
-            (names[i], site.site, f"{values[i, c]:.4f}", f"{noise[i, c]:.4f}")
-            for i in places
-            for c, site in enumerate(shown)
+            (drawing.short(names[i], 40), site.site, f"{values[i, c]:.4f}", f"{noise[i, c]:.4f}")
+            for i, (c, site) in sorted(
+                itertools.product(places, enumerate(shown)),
+                key=lambda cell: -values[cell[0], cell[1][0]],
+            )
         )
         caption = (
             "Colour: Euclidean distance between the distribution of a column at one site and at "
