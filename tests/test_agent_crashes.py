@@ -157,14 +157,16 @@ def test_killed_from_outside_at_any_moment(tmp_path: Path, agents: Agents, times
     rng = np.random.default_rng(2)
     settings = make_site(tmp_path / "place")
     study = approved_study(settings)
-    before = agents.deaths
-    for trial in range(times):
-        watch = watched(settings, study, f"{trial}")
+    before, trials = agents.deaths, 0
+    # On a busy machine many an answer is there before the kill: then there are more trials.
+    while trials < times or agents.deaths - before <= times:
+        assert trials < 10 * times, "hardly an agent was killed in time"
+        watch = watched(settings, study, f"{trials}")
         for after in rng.uniform(0, 0.08, 3):
             watch.ask(agents, MOMENT, float(after))
         watch.settle(agents)
-    assert agents.deaths - before > times
-    assert len(Books.read(settings.folder, settings.anchor).charges) == times
+        trials += 1
+    assert len(Books.read(settings.folder, settings.anchor).charges) == trials
 
 
 @pytest.mark.thorough
