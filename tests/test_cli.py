@@ -646,6 +646,11 @@ COMMANDS = [
     ("bench", "data"),
     ("bench", "paper"),
     ("bench", "speed"),
+    ("site",),
+    *(("site", name) for name in ("init", "preview", "approve", "withdraw", "serve", "receipt")),
+    *(("site", name) for name in ("verify", "evaluate", "ledger")),
+    ("study",),
+    *(("study", name) for name in ("new", "package", "run", "status")),
 ]
 
 

@@ -283,6 +283,8 @@ def test_the_engine_of_another_user_is_answered_and_a_stranger_is_not(place: Pat
     assert [charged.label for charged in account.charges] == ["question 1"]
 
 
+# What other tests of this process imported may have threads, which the child does not use.
+@pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning", "ignore:.*fork:DeprecationWarning")
 @root_only
 def test_users_with_large_numbers_are_told_apart(place: Path) -> None:
     place.chmod(0o755)

@@ -78,7 +78,7 @@ def init(
         typer.Option(metavar="COLUMN", help="Column that identifies a person, if rows do not."),
     ] = None,
 ) -> None:
-    """Set up a site: its settings, an empty ledger and a key, in a folder for its user alone.
+    """Set up a site: settings, an empty ledger and a key.
 
     Asks on a terminal for what is not given. The caps are kept in site.toml and nowhere else.
     """
@@ -180,7 +180,7 @@ def approve(
     who: Who = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Consent to a study: from now on it is answered, up to its own budget.
+    """Consent to a study, up to its own budget.
 
     Consent is a ceiling, not a reservation; a study that is changed afterwards is another one. A
     preview shows what the study's method will ask, but consent is to the budget: the agent answers
@@ -228,7 +228,7 @@ def approve(
 
 @app.command()
 def withdraw(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
-    """Take consent back: nothing more is answered; what was spent stays spent."""
+    """Take consent back; what was spent stays spent."""
     from heterofedsyn.site.consent import withdraw as take_back
 
     settings = _own(folder)
@@ -239,7 +239,10 @@ def withdraw(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
 
 @app.command()
 def serve(folder: Folder = HERE) -> None:
-    """Answer approved studies on the socket until told to stop (SIGTERM or Ctrl-C)."""
+    """Answer approved studies until told to stop.
+
+    SIGTERM or Ctrl-C stops it.
+    """
     from heterofedsyn.site.agent import Agent
     from heterofedsyn.site.books import Books
     from heterofedsyn.site.service import Service
@@ -298,7 +301,7 @@ def repair(
         ),
     ] = False,
 ) -> None:
-    """Make a ledger usable that was damaged, lost or restored from an older copy.
+    """Make a damaged or restored ledger usable.
 
     Books what ledger or anchor says is spent, whichever is more, and one full study on top. No
     consent that was given before holds any longer.
@@ -323,7 +326,10 @@ def receipt(
         bool, typer.Option("--overwrite", help="Replace the file if it exists.")
     ] = False,
 ) -> None:
-    """Sign a record of what a study got, under which guarantee and by whose consent."""
+    """Sign a record of what a study got.
+
+    It says under which guarantee and by whose consent.
+    """
     from heterofedsyn.cli._show import count
     from heterofedsyn.site.books import Books
     from heterofedsyn.site.consent import recorded
@@ -355,7 +361,7 @@ def verify(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check that a receipt is as it was signed, and that its figures add up."""
+    """Check a receipt: its signature and its figures."""
     from heterofedsyn.cli._show import count
     from heterofedsyn.site.receipt import SignedReceipt, read_public_key
 
@@ -422,7 +428,7 @@ def evaluate(
         bool, typer.Option("--overwrite", help="Replace the file if it exists.")
     ] = False,
 ) -> None:
-    """Score a release against the site's own rows, into a file for the site alone.
+    """Score a release against the site's own rows.
 
     The scores are computed from private rows and have no guarantee; no command sends them.
     """

@@ -74,7 +74,7 @@ def new(
         bool, typer.Option("--overwrite", help="Replace the file if it exists.")
     ] = False,
 ) -> None:
-    """Write a study: schema, guarantee, method, sites and how long to wait.
+    """Write a study, the file that stewards approve.
 
     Every steward gets the same file and approves it by its fingerprint.
     """
@@ -125,7 +125,7 @@ def package(
     study: StudyFile,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the NVFlare job.")],
 ) -> None:
-    """Write the NVFlare job, which has no code in it, and what server and sites must allow.
+    """Write the NVFlare job and what sites must allow.
 
     The classes come with the installed package; `study run` submits the same job.
     """
