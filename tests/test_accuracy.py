@@ -32,6 +32,8 @@ from heterofedsyn.simulate.run import run_study
 from heterofedsyn.synthesis import Measurement, Targets
 from support import make_plan
 
+pytestmark = pytest.mark.thorough
+
 FORMAT_1 = Path(__file__).parent / "data" / "release-format-1"
 STUDIES = 250
 SCHEMA = Schema(

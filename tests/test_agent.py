@@ -43,6 +43,8 @@ from heterofedsyn.site.site import MOST_INTEGERS, MOST_QUERY_BYTES
 from heterofedsyn.sources import open_source
 from support import NoNoise, categories
 
+pytestmark = pytest.mark.thorough
+
 PAIR = Flat(("a0", "a1"))
 
 

@@ -35,6 +35,8 @@ from heterofedsyn.errors import (
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.site.books import Books
 
+pytestmark = pytest.mark.thorough
+
 CAP = Budget(1.0)
 STUDY_CAP = Budget(0.25)
 COST = Budget(0.01)

@@ -599,6 +599,7 @@ def test_a_draft_fails_in_one_line_and_leaves_nothing(
 # DEMO
 
 
+@pytest.mark.thorough
 def test_the_demo_tells_the_whole_story_and_replaces_only_its_own(desk: Desk) -> None:
     small = ["demo", "--patients", "2000", "--seed", "1", "--method", "independent"]
     assert desk.run(*small) == 0

@@ -30,6 +30,8 @@ from heterofedsyn.simulate.run import run_study
 from heterofedsyn.site import Site
 from support import as_schema, make_plan
 
+pytestmark = pytest.mark.thorough
+
 FORMAT_1 = Path(__file__).parent / "data" / "release-format-1"
 SITES = ("north", "south", "west")
 SCHEMA = Schema(

@@ -23,6 +23,8 @@ from heterofedsyn.errors import DataError, HeterofedsynError, UsageError
 from heterofedsyn.schema import CategoricalColumn, IntegerColumn, NumberColumn, Schema, encode
 from heterofedsyn.sources import open_source
 
+pytestmark = pytest.mark.thorough
+
 PARTS = ("train", "val", "test")
 ROWS = 103
 

@@ -14,6 +14,8 @@ from heterofedsyn.hub.rounds import Reply
 from heterofedsyn.protocol import Query, encode
 from quorum_support import SITES, asked, study_of
 
+pytestmark = pytest.mark.thorough
+
 
 class Stop(Exception):
     """The hub is killed."""

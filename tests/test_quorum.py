@@ -40,6 +40,8 @@ from heterofedsyn.protocol import Answer, Part, Query, Released, Study
 from quorum_support import SITES, TABLE, Sites, asked, study_of
 from support import deal
 
+pytestmark = pytest.mark.thorough
+
 FEDERATED = sorted(name for name, kind in METHODS.items() if not kind.pools)
 Change = Callable[[Answer], Reply | list[Reply] | None]
 

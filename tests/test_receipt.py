@@ -32,6 +32,8 @@ from heterofedsyn.site.receipt import (
 from heterofedsyn.site.settings import SiteSettings
 from site_support import NOW, WHO, approved_study, make_message, make_site, write_rows
 
+pytestmark = pytest.mark.thorough
+
 
 def answer(settings: SiteSettings, *messages: bytes) -> list[bytes]:
     with Books.open(settings.folder, settings.anchor) as books:

@@ -30,6 +30,8 @@ from heterofedsyn.schema import Schema
 from heterofedsyn.synthesis.tree import steps
 from invented import Desk, names
 
+pytestmark = pytest.mark.thorough
+
 HOSTILE = '<script>alert(1)</script> $x$ & "q" \''
 COLUMNS: list[dict[str, Any]] = [
     {"name": "age", "type": "integer", "min": 0, "max": 99},

@@ -38,6 +38,8 @@ from heterofedsyn.site.site import MOST_QUERY_BYTES
 from site_support import approved_study, make_message, make_settings, make_site
 from support import categories
 
+pytestmark = pytest.mark.thorough
+
 LENGTH = struct.Struct(">Q")
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="other users need root: run as root")
 

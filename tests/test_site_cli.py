@@ -26,6 +26,8 @@ from heterofedsyn.site.settings import SiteSettings
 from site_support import SCHEMA, make_message, make_site, make_study, write_rows
 from support import make_plan
 
+pytestmark = pytest.mark.thorough
+
 
 @dataclass(frozen=True)
 class Said:
