@@ -196,6 +196,7 @@ SECRET = "Zanzibar"
 MISFITS = f"age,ward,sick\n5,a,true\n5,{SECRET},true\n{SECRET},b,true\n7,,maybe{SECRET}\n"
 
 
+@pytest.mark.thorough
 def test_rows_that_do_not_fit_are_counted_by_column_and_left_out(desk: Desk) -> None:
     desk.write("bad.csv", MISFITS)
     assert desk.simulate(*PLAIN, "--data", "bad.csv") == 0
@@ -262,6 +263,7 @@ def test_a_damaged_file_is_one_line_without_a_value(desk: Desk, text: str) -> No
 HEADER = "age,ward,sick\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rows", ["", "5,a,true\n", "5,a,true\n" * 50], ids=["no", "one", "same"])
 @pytest.mark.parametrize("method", [DEFAULT_METHOD, "privsyn", "local-merge"])
 def test_few_or_equal_rows_give_a_release_like_any_other(
@@ -297,6 +299,7 @@ def test_files_are_pooled(desk: Desk) -> None:
     assert abs(load("release").run.noisy_total - 12_000) < 100
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [1, 2, 300])
 def test_any_number_of_categories_will_do(desk: Desk, size: int) -> None:
     values = [f"v{i}" for i in range(size)]
@@ -323,6 +326,7 @@ def test_at_most_so_many_rows_of_a_person_count(desk: Desk) -> None:
 # WHERE A RELEASE GOES
 
 
+@pytest.mark.thorough
 def test_a_release_is_replaced_only_when_asked_and_nothing_else_ever(desk: Desk) -> None:
     assert desk.simulate(*PLAIN) == 0
     before = (desk.folder / "release" / "model").read_bytes()
@@ -378,6 +382,7 @@ def test_a_place_without_permission_is_refused_before_the_study(
     assert "study" not in desk.err
 
 
+@pytest.mark.thorough
 def test_an_empty_folder_a_new_parent_and_a_link_are_places(desk: Desk) -> None:
     (desk.folder / "empty").mkdir()
     (desk.folder / "link").symlink_to("behind")
@@ -408,6 +413,7 @@ def test_a_seed_is_warned_about_and_noted(desk: Desk) -> None:
     assert not load("real").privacy.simulated_noise
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["independent", "privsyn"])
 def test_progress_counts_in_proper_words(desk: Desk, method: str) -> None:
     assert desk.simulate("--method", method, "--sites", "1") == 0
