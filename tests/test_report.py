@@ -20,11 +20,12 @@ import pyarrow.parquet
 import pytest
 
 from heterofedsyn import FederatedSynthesizer, drawing, load
+from heterofedsyn._words import PRIVATE_ROWS
 from heterofedsyn.report import internal_report, public_report, strangers
 from heterofedsyn.report.attributes import Display, compact
 from heterofedsyn.report.checks import check
 from heterofedsyn.report.dependence import expected_noise, strengths
-from heterofedsyn.report.page import _DARK, STAMP
+from heterofedsyn.report.page import _DARK
 from heterofedsyn.report.privacy import bound
 from heterofedsyn.schema import Schema
 from heterofedsyn.synthesis.tree import steps
@@ -234,7 +235,7 @@ def test_colours_of_figures_stand_out_of_their_paper(colour: str, dark: bool) ->
 
 
 def test_no_part_of_the_public_form_is_private(public: str) -> None:
-    assert STAMP not in public
+    assert PRIVATE_ROWS not in public
     assert "private" not in {s.get("class") for s in Outline(public).sections}
 
 
@@ -250,7 +251,7 @@ def test_every_private_section_is_stamped_and_no_other(public: str, internal: st
         "components",
     }
     for section in found.sections:
-        assert (STAMP in section["text"]) == (section["id"] not in known), section["id"]
+        assert (PRIVATE_ROWS in section["text"]) == (section["id"] not in known), section["id"]
     assert known <= {section["id"] for section in found.sections}
 
 
@@ -601,10 +602,10 @@ def test_the_internal_form_is_for_its_owner(small: Desk) -> None:
     assert small.run("report", "release", *real, "--out", "page.html") == 0
     page = small.folder / "page.html"
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
-    assert STAMP in page.read_text("utf-8")
+    assert PRIVATE_ROWS in page.read_text("utf-8")
     assert "do not publish" in small.err
     assert "report.html" in names(small.folder / "release")
-    assert STAMP not in (small.folder / "release" / "report.html").read_text("utf-8")
+    assert PRIVATE_ROWS not in (small.folder / "release" / "report.html").read_text("utf-8")
 
 
 def test_an_existing_page_that_others_may_read_becomes_private(small: Desk) -> None:

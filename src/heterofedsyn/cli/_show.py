@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from heterofedsyn._words import count
 from heterofedsyn.simulate.run import RoundReport
 
 if TYPE_CHECKING:
@@ -25,15 +26,6 @@ def show_round(report: RoundReport) -> None:
         f"  round {report.number + 1}: {report.label}, {count(report.parts, 'release')} "
         f"from {who}, {size(sum(sent))}"
     )
-
-
-def count(many: int, noun: str) -> str:
-    """A number of things.
-
-    >>> count(1, "row"), count(2_000, "row")
-    ('1 row', '2,000 rows')
-    """
-    return f"{many:,} {noun}{'' if many == 1 else 's'}"
 
 
 def size(many: int) -> str:
@@ -65,9 +57,13 @@ def show_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -
 
 def guarantee(privacy: PrivacyStatement) -> str:
     """The promise in one sentence."""
-    column = privacy.unit_column
-    person = "record" if column is None else f"person ({column})"
     return (
-        f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g} for every {person} "
+        f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g} for every "
+        f"{protected(privacy.unit_column)} "
         f"(rho {privacy.rho:.4g}, trust {privacy.trust})"
     )
+
+
+def protected(unit: str | None) -> str:
+    """Whom a guarantee protects, given the column that tells people apart."""
+    return "record" if unit is None else f"person ({unit})"

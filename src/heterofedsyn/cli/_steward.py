@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from heterofedsyn._words import plain
+
 if TYPE_CHECKING:
     from heterofedsyn.hub.preview import ForeseenRound, Preview
     from heterofedsyn.protocol.study import Study
@@ -18,7 +20,8 @@ _BAR = 40
 
 def show_misfits(checked: Encoded) -> None:
     """What the schema check found, for the steward's eyes."""
-    from heterofedsyn.cli._show import count, show_table
+    from heterofedsyn._words import count
+    from heterofedsyn.cli._show import show_table
 
     if checked.rows_dropped:
         show_table(
@@ -34,13 +37,13 @@ def show_misfits(checked: Encoded) -> None:
 
 def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: Account) -> None:
     """What would leave, by release and by round, and against the caps."""
-    from heterofedsyn.cli._show import show_table, size
+    from heterofedsyn.cli._show import protected, show_table, size
 
     plan = study.plan
     sent = "any" if shown.bytes is None else size(shown.bytes)
     print(
         f"study {shown.study[:12]}: {shown.method}, epsilon {plan.epsilon:g}, delta "
-        f"{plan.delta:g} (rho {shown.rho:.4g}) for every {person(plan.unit)}, trust {plan.trust}"
+        f"{plan.delta:g} (rho {shown.rho:.4g}) for every {protected(plan.unit)}, trust {plan.trust}"
     )
     releases = [
         [
@@ -179,16 +182,6 @@ def balance(settings: SiteSettings, account: Account) -> str:
 def left(settings: SiteSettings, account: Account) -> float:
     """The rho that the table may still spend."""
     return max(0.0, settings.cap.rho - account.spent.rho)
-
-
-def person(unit: str | None) -> str:
-    """Whom a guarantee protects."""
-    return "record" if unit in (None, "record") else f"person ({unit})"
-
-
-def plain(text: str) -> str:
-    """Text without letters that a terminal would obey."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _round_line(round_: ForeseenRound) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from heterofedsyn import __version__
+from heterofedsyn._words import plain
 from heterofedsyn.cli import (
     bench,
     demo,
@@ -149,6 +150,5 @@ def _misused(error: Any, arguments: list[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    line = "".join(letter if letter.isprintable() else " " for letter in message)
-    print(f"error: {line}", file=sys.stderr)
+    print(f"error: {plain(message)}", file=sys.stderr)
     return code

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heterofedsyn._words import PRIVATE_ROWS
 from heterofedsyn.cli._options import SchemaFile
 
 if TYPE_CHECKING:
     from heterofedsyn.evaluation import Learning, Scores
-
-NOTICE = "computed from private rows: do not publish"
 
 
 def evaluate(
@@ -69,7 +68,7 @@ def evaluate(
         note(f"remark: {remark}")
     if as_json:
         lowest = {name: found for name, found in floor.to_dict().items() if name != "remarks"}
-        print(json.dumps({"notice": NOTICE, **scores.to_dict(), "floor": lowest}, indent=1))
+        print(json.dumps({"notice": PRIVATE_ROWS, **scores.to_dict(), "floor": lowest}, indent=1))
         return
     distances = [
         [name, f"{mean:.4f}", f"{least:.4f}"]
@@ -87,12 +86,12 @@ def evaluate(
             ["model", "figure", "synthetic", "real (ceiling)", "constant guess"],
             _models(scores.ml),
         )
-    note(NOTICE)
+    note(PRIVATE_ROWS)
 
 
 def _distances(scores: Scores) -> list[tuple[str, float]]:
     """The distances that were computed, in words."""
-    from heterofedsyn.cli._show import count
+    from heterofedsyn._words import count
     from heterofedsyn.evaluation import KIND_WORDS
 
     found: list[tuple[str, float | None]] = []

@@ -87,7 +87,8 @@ def plan(
 
 
 def _show(found: Forecast) -> None:
-    from heterofedsyn.cli._show import count, show_table, size
+    from heterofedsyn._words import count
+    from heterofedsyn.cli._show import show_table, size
 
     print(
         f"{count(found.rows, 'row')} over {count(found.sites, 'site')}, trust {found.trust}, "

@@ -31,7 +31,8 @@ def sample(
     import pyarrow.parquet
 
     from heterofedsyn._files import check_place, file_written_whole
-    from heterofedsyn.cli._show import count, note
+    from heterofedsyn._words import count
+    from heterofedsyn.cli._show import note
     from heterofedsyn.hub.release import load
 
     if out is not None:

@@ -38,7 +38,8 @@ def draft(
     from dataclasses import replace
 
     from heterofedsyn._files import file_written_whole
-    from heterofedsyn.cli._show import count, note
+    from heterofedsyn._words import count
+    from heterofedsyn.cli._show import note
     from heterofedsyn.schema import draft as draft_schema
     from heterofedsyn.sources import open_source
 
@@ -77,7 +78,8 @@ def check(
     Rows that do not fit are counted by column. For the owner of the data: the counts are
     exact and must not be published.
     """
-    from heterofedsyn.cli._show import count, show_table
+    from heterofedsyn._words import count
+    from heterofedsyn.cli._show import show_table
     from heterofedsyn.schema import Schema, encode
     from heterofedsyn.sources import open_source
 

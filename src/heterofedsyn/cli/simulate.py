@@ -92,7 +92,8 @@ def simulate(
 
     Noise comes from the operating system unless --seed is given.
     """
-    from heterofedsyn.cli._show import count, guarantee, note, show_round
+    from heterofedsyn._words import count
+    from heterofedsyn.cli._show import guarantee, note, show_round
     from heterofedsyn.cli.report import write_report
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.release import MOST_ROWS, check_rows, check_target

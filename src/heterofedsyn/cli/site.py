@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heterofedsyn._words import PRIVATE_ROWS, plain
 from heterofedsyn.cli import _steward
 from heterofedsyn.errors import UsageError
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Own a table: decide what may leave it, and answer.", no_args_is_help=True)
 ledger_app = typer.Typer(help="What the table has spent.", invoke_without_command=True)
 app.add_typer(ledger_app, name="ledger")
-
-DO_NOT_PUBLISH = "computed from private rows: do not publish"
 
 Folder = Annotated[
     Path, typer.Option("--folder", metavar="DIR", help="The site's folder; `site` unless given.")
@@ -186,7 +185,7 @@ def approve(
     preview shows what the study's method will ask, but consent is to the budget: the agent answers
     any statistic within it.
     """
-    from heterofedsyn.cli._show import note
+    from heterofedsyn.cli._show import note, protected
     from heterofedsyn.hub.preview import preview as look_ahead
     from heterofedsyn.site.books import Books
     from heterofedsyn.site.consent import approve as consent_to
@@ -200,7 +199,7 @@ def approve(
     account = Books.read(settings.folder, settings.anchor)
     note(
         f"study {found.fingerprint}: {plan.method}, epsilon {plan.epsilon:g}, delta {plan.delta:g} "
-        f"(rho {plan.budget.rho:.4g}) for every {_steward.person(plan.unit)}"
+        f"(rho {plan.budget.rho:.4g}) for every {protected(plan.unit)}"
     )
     if account.spent.rho + plan.budget.rho > settings.cap.rho:
         note(
@@ -330,7 +329,9 @@ def receipt(
 
     It says under which guarantee and by whose consent.
     """
-    from heterofedsyn.cli._show import count
+    from heterofedsyn._words import count
+    from heterofedsyn.cli._show import protected
+    from heterofedsyn.protocol.plan import unit_column
     from heterofedsyn.site.books import Books
     from heterofedsyn.site.consent import recorded
     from heterofedsyn.site.receipt import issue
@@ -348,7 +349,7 @@ def receipt(
     print(
         f"{count(len(made.releases), 'answer')}, rho {made.spent_rho:.4g} of {made.rho:.4g}, "
         f"epsilon {made.spent_epsilon:.4g} at delta {made.delta:g} for every "
-        f"{_steward.person(made.unit)}"
+        f"{protected(unit_column(made.unit))}"
     )
 
 
@@ -362,7 +363,9 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check a receipt: its signature and its figures."""
-    from heterofedsyn.cli._show import count
+    from heterofedsyn._words import count
+    from heterofedsyn.cli._show import protected
+    from heterofedsyn.protocol.plan import unit_column
     from heterofedsyn.site.receipt import SignedReceipt, read_public_key
 
     signed = SignedReceipt.load(file)
@@ -390,17 +393,16 @@ def verify(
         return
     known = "the key given" if key is not None else f"key {signed.key}, which nobody vouched for"
     print(f"the receipt holds, signed with {known}")
-    plain = _steward.plain
     print(f"site {made.site!r}, study {plain(made.study)}, issued {plain(made.issued)}")
     print(f"consent by {plain(made.consent_by)} at {plain(made.consent_when)}")
     print(
         f"{count(len(made.releases), 'answer')} with {count(integers, 'noisy integer')}: rho "
         f"{made.spent_rho:.4g}, epsilon {made.spent_epsilon:.4g} at delta {made.delta:g} for every "
-        f"{plain(_steward.person(made.unit))}"
+        f"{plain(protected(unit_column(made.unit)))}"
     )
     for booked in made.repairs:
         print(
-            f"remark: the ledger was repaired ({_steward.plain(booked.when)}, entry "
+            f"remark: the ledger was repaired ({plain(booked.when)}, entry "
             f"{booked.number:,}, rho {booked.rho:.4g} booked): entries may be missing, and more "
             "may have been released than is said here"
         )
@@ -459,7 +461,7 @@ def evaluate(
     scores = evaluator.score(rows, measures)
     floor = evaluator.floor(measures)
     report = {
-        "warning": DO_NOT_PUBLISH,
+        "warning": PRIVATE_ROWS,
         "site": settings.name,
         "release": str(release.resolve()),
         **scores.to_dict(),
@@ -469,7 +471,7 @@ def evaluate(
     for remark in scores.remarks:
         note(f"remark: {remark}")
     print(f"scores in {target}")
-    note(DO_NOT_PUBLISH)
+    note(PRIVATE_ROWS)
 
 
 class _Answers:
@@ -578,7 +580,7 @@ def _log(text: str) -> None:
     """A line of the agent's log; a hub may have chosen some of its letters."""
     when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     with suppress(OSError):  # nobody reads the log any more
-        print(f"{when} {_steward.plain(text)}", file=sys.stderr, flush=True)
+        print(f"{when} {plain(text)}", file=sys.stderr, flush=True)
 
 
 def _user() -> str:

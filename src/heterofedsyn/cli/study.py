@@ -79,9 +79,9 @@ def new(
     Every steward gets the same file and approves it by its fingerprint.
     """
     import secrets
-    import tomllib
 
-    from heterofedsyn.cli._show import count, note
+    from heterofedsyn._words import count
+    from heterofedsyn.cli._show import note
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.method import settings_of
     from heterofedsyn.protocol import Plan, Study
@@ -109,7 +109,7 @@ def new(
     )
     study = Study(
         plan=plan,
-        schema=tomllib.loads(public.to_toml()),
+        schema=public.settings,
         quorum=len(site) if quorum is None else quorum,
         patience=patience,
         most_rows=most_rows,
@@ -169,7 +169,8 @@ def run(
     """
     import pyarrow.parquet
 
-    from heterofedsyn.cli._show import count, guarantee, note
+    from heterofedsyn._words import count
+    from heterofedsyn.cli._show import guarantee, note
     from heterofedsyn.cli.report import write_report
     from heterofedsyn.engines.nvflare.job import EngineError, connect, copy_release
     from heterofedsyn.engines.nvflare.progress import State
@@ -265,7 +266,8 @@ class _Shown:
 
 
 def _line(found: RoundProgress) -> str:
-    from heterofedsyn.cli._show import count, size
+    from heterofedsyn._words import count
+    from heterofedsyn.cli._show import size
 
     if found.resumed:
         return f"  round {found.round}: {found.label}, from the journal"

@@ -48,24 +48,17 @@ class Task:
 
     def known(self, rows: Rows) -> Rows:
         """The rows whose label is known."""
-        place = rows.schema.domain.names.index(self.label)
-        label = self._labels(rows, place)
-        return rows.take(np.flatnonzero(~np.isnan(label) & ~rows.foreign[place]))
+        return rows.take(np.flatnonzero(~np.isnan(self.labels(rows))))
 
     def labels(self, rows: Rows) -> Floats:
-        """What is to be predicted: the number itself, or the code of the class."""
-        return self._labels(rows, rows.schema.domain.names.index(self.label))
+        """The number to be predicted, or the code of the class; NaN where it is not known."""
+        values = rows.values[rows.schema.domain.names.index(self.label)]
+        return np.where(np.isnan(values), np.nan, self.binned(rows)) if self.classes else values
 
     def binned(self, rows: Rows) -> Floats:
         """The bin of every label."""
         codes = rows.fine.codes[rows.schema.domain.names.index(self.label)]
         return np.asarray(codes, np.float64)
-
-    def _labels(self, rows: Rows, place: int) -> Floats:
-        if not self.classes:
-            return np.asarray(rows.values[place])
-        known = ~np.isnan(rows.values[place])
-        return np.where(known, rows.fine.codes[place].astype(np.float64), np.nan)
 
 
 Figures = dict[str, dict[str, float]]

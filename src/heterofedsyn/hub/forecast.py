@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,11 +19,12 @@ import numpy as np
 from heterofedsyn.errors import PrivacyRefusal, UsageError
 from heterofedsyn.hub.method import Setting
 from heterofedsyn.hub.methods.wavetree import Mode, WaveTree, most_groups, waved
+from heterofedsyn.hub.preview import Weight
 from heterofedsyn.hub.trial import Bench, Ladder, Trial, studies
-from heterofedsyn.marginals.statistics import Flat, Haar, Statistic, Total, haar_levels
+from heterofedsyn.marginals.statistics import Flat, Haar, Statistic, Total, haar_levels, kind_of
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.trust import SecureAggregation
-from heterofedsyn.protocol import Answer, Plan, Released, encode
+from heterofedsyn.protocol import Plan
 from heterofedsyn.schema import CategoricalColumn, Clique, Column, Schema
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -246,7 +246,7 @@ class _Draft:
         """One release that is known in advance."""
         domain = self.encoding.domain
         return self._priced(
-            str(statistic.__struct_config__.tag),
+            kind_of(statistic),
             statistic.attributes,
             statistic.level if isinstance(statistic, Haar) else None,
             statistic.sensitivity(domain),
@@ -340,20 +340,7 @@ class _Draft:
 
     def _bytes(self, sizes: Sequence[int]) -> int:
         """The length of a site's answer, which depends on nothing else."""
-        study, name = self.plan.fingerprint, max(self.plan.sites, key=len)
-
-        def length(*parts: Released) -> int:
-            answer = Answer(study=study, query=study, site=name, simulated=False, parts=parts)
-            return len(encode(answer))
-
-        def release(size: int) -> Released:
-            return Released(data=bytes(8 * size), sensitivity=1.0, sigma=1.0, rho=1.0)
-
-        # Releases are alike but for their size, and msgpack counts them in 1, 3 or 5 bytes.
-        empty, many = length(), len(sizes)
-        more = 0 if many < 2**4 else 2 if many < 2**16 else 4
-        times = Counter(sizes)
-        return empty + more + sum(t * (length(release(s)) - empty) for s, t in times.items())
+        return Weight(self.plan, max(self.plan.sites, key=len)).of(sizes)
 
     # EXPECTATION
 

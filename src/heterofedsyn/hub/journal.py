@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,7 +49,6 @@ class Journal:
             )
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         study.save(folder / _STUDY)
-        _flush(folder)
         return cls(folder)
 
     @classmethod
@@ -116,7 +114,6 @@ class Journal:
         except FileNotFoundError:
             with file_written_whole(path) as partial:
                 partial.write_bytes(message)
-            _flush(self.folder)
         except OSError as error:
             raise JournalError(f"cannot read {path}: {error.strerror}") from None
 
@@ -131,7 +128,6 @@ class Journal:
         )
         with file_written_whole(self._path(query)) as partial:
             partial.write_bytes(_MAGIC + _digest(body) + b"\n" + body)
-        _flush(self.folder)
 
     def _path(self, query: Query, kind: str = "round") -> Path:
         return self.folder / f"{query.number + 1:04}.{kind}"
@@ -157,12 +153,3 @@ def alone(folder: Path) -> Iterator[None]:
 
 def _digest(body: bytes) -> bytes:
     return hashlib.sha256(body).hexdigest().encode()
-
-
-def _flush(folder: Path) -> None:
-    """Make new names in a folder outlast a crash."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

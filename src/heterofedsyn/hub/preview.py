@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.hub.method import Later, Setting
 from heterofedsyn.hub.methods import make_method
 from heterofedsyn.hub.rounds import Agreed, Ask, make_query
-from heterofedsyn.marginals.statistics import Statistic
+from heterofedsyn.marginals.statistics import kind_of
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.protocol import Answer, Plan, Released, encode
 from heterofedsyn.protocol.study import Study
@@ -95,7 +95,7 @@ def preview(study: Study, site: str) -> Preview:
         )
     budget = plan.budget
     setting = Setting(schema, budget, plan.trust_model, plan.sites, plan.seed, plan.rows_per_unit)
-    weight = _Weight(plan, site)
+    weight = Weight(plan, site)
     rounds = tuple(
         _fixed(part, study, weight) if isinstance(part, Ask) else _later(part, weight)
         for part in method.ahead(setting)
@@ -104,7 +104,7 @@ def preview(study: Study, site: str) -> Preview:
     return Preview(site, study.fingerprint, plan.method, rounds, budget.rho)
 
 
-def _fixed(ask: Ask, study: Study, weight: _Weight) -> ForeseenRound:
+def _fixed(ask: Ask, study: Study, weight: Weight) -> ForeseenRound:
     plan, domain = study.plan, study.encoding.domain
     query = make_query(ask, plan, plan.budget, plan.fingerprint, 0)
     agreed = [Agreed.of(part, domain, plan, plan.budget) for part in query.parts]
@@ -132,7 +132,7 @@ def _fixed(ask: Ask, study: Study, weight: _Weight) -> ForeseenRound:
     )
 
 
-def _later(later: Later, weight: _Weight) -> ForeseenRound:
+def _later(later: Later, weight: Weight) -> ForeseenRound:
     return ForeseenRound(
         label=later.label,
         fixed=False,
@@ -145,12 +145,7 @@ def _later(later: Later, weight: _Weight) -> ForeseenRound:
     )
 
 
-def kind_of(statistic: Statistic) -> str:
-    """What messages call a kind of statistic."""
-    return str(statistic.__struct_config__.tag)
-
-
-class _Weight:
+class Weight:
     """The length of a site's answers, which depends on nothing but the sizes of its releases."""
 
     def __init__(self, plan: Plan, site: str) -> None:
@@ -163,7 +158,7 @@ class _Weight:
         nothing = Released(data=b"", sensitivity=1.0, sigma=1.0, rho=1.0)
         self._release = length(nothing) - self._empty - _head(0)
 
-    def of(self, sizes: list[int]) -> int:
+    def of(self, sizes: Sequence[int]) -> int:
         """Bytes of one answer with releases of these sizes."""
         found = self._empty + _list_head(len(sizes))
         for size, times in Counter(sizes).items():

@@ -8,9 +8,10 @@ import msgspec
 
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.hub.rounds import SUM, Round
-from heterofedsyn.marginals.statistics import Statistic
+from heterofedsyn.marginals.statistics import kind_of
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.protocol import Plan
+from heterofedsyn.protocol.plan import unit_column, unit_name
 
 
 class ChargedPart(msgspec.Struct, frozen=True):
@@ -40,13 +41,6 @@ class SiteAccount(msgspec.Struct, frozen=True):
     charges: tuple[SiteCharge, ...]
 
 
-ROW = "record"
-"""The unit of a study in which every row is protected by itself."""
-
-_NAMED_ALIKE = "record (column)"
-"""How a unit column is written down whose name is that word."""
-
-
 class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True):
     """The guarantee of a release and the charges it rests on."""
 
@@ -65,7 +59,7 @@ class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def unit_column(self) -> str | None:
         """The column that tells people apart, or None where every row is protected by itself."""
-        return None if self.unit == ROW else ROW if self.unit == _NAMED_ALIKE else self.unit
+        return unit_column(self.unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +101,7 @@ def state(plan: Plan, accounts: Accounts, *, simulated: bool) -> PrivacyStatemen
         delta=plan.delta,
         rho=budget.rho,
         conversion=plan.conversion,
-        unit=ROW if plan.unit is None else _NAMED_ALIKE if plan.unit == ROW else plan.unit,
+        unit=unit_name(plan.unit),
         rows_per_unit=plan.rows_per_unit,
         trust=plan.trust,
         rho_alone=budget.rho * plan.trust_model.alone_factor,
@@ -119,7 +113,7 @@ def state(plan: Plan, accounts: Accounts, *, simulated: bool) -> PrivacyStatemen
 def _charged(round_: Round) -> tuple[ChargedPart, ...]:
     return tuple(
         ChargedPart(
-            kind=_kind(part.statistic),
+            kind=kind_of(part.statistic),
             attributes=part.statistic.attributes,
             sensitivity=agreed.sensitivity,
             sigma=agreed.sigma,
@@ -128,7 +122,3 @@ def _charged(round_: Round) -> tuple[ChargedPart, ...]:
         )
         for part, agreed in zip(round_.query.parts, round_.terms, strict=True)
     )
-
-
-def _kind(statistic: Statistic) -> str:
-    return str(statistic.__struct_config__.tag)

@@ -248,3 +248,12 @@ def _check_clique(clique: Clique, domain: Domain, most: int, *, cells: bool = Tr
             f"the table of {clique} has {domain.cells(clique):,} cells, more than {MOST_CELLS:,}; "
             "take fewer bins"
         )
+
+
+def kind_of(statistic: Statistic) -> str:
+    """What messages and statements call a kind of statistic.
+
+    >>> kind_of(Total())
+    'total'
+    """
+    return str(statistic.__struct_config__.tag)

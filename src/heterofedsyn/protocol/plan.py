@@ -13,6 +13,12 @@ from heterofedsyn.privacy.trust import Trust, trust_model
 
 PLAN_VERSION = 1
 MOST_ROWS_PER_UNIT = 10_000
+RECORD = "record"
+"""The unit of a study in which every row is protected by itself."""
+
+_NAMED_ALIKE = "record (column)"
+"""How a unit column is written down whose name is that word."""
+
 _SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -76,3 +82,17 @@ def check_site_name(name: str) -> None:
         raise UsageError("no site may be named 'sum'; that is the sum over sites")
     if name == "server":
         raise UsageError("no site may be named 'server'; that is the hub in a federation")
+
+
+def unit_name(column: str | None) -> str:
+    """How statements and receipts call what is protected.
+
+    >>> unit_name(None), unit_name("patient"), unit_name("record")
+    ('record', 'patient', 'record (column)')
+    """
+    return RECORD if column is None else _NAMED_ALIKE if column == RECORD else column
+
+
+def unit_column(name: str) -> str | None:
+    """The column that tells people apart, or None where every row is protected by itself."""
+    return None if name == RECORD else RECORD if name == _NAMED_ALIKE else name

@@ -7,12 +7,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from heterofedsyn import drawing
 from heterofedsyn._arrays import Floats, Integers
+from heterofedsyn._words import count
+from heterofedsyn.evaluation.grid import Numeric
 from heterofedsyn.hub.release import Release
 from heterofedsyn.report.blocks import (
     Block,
@@ -21,7 +23,6 @@ from heterofedsyn.report.blocks import (
     Section,
     Table,
     Text,
-    count,
     percent,
 )
 from heterofedsyn.schema import (
@@ -47,8 +48,6 @@ MOST_DRAWN = 60
 """Attributes that are drawn; the others have a line in a table."""
 
 _WIDTH, _HEIGHT = 330, 196
-
-Ranged: TypeAlias = IntegerColumn | NumberColumn | DatetimeColumn
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +99,7 @@ class Display:
         return cls(groups, tuple(labels), None, False, column.nullable)
 
     @classmethod
-    def _stretches(cls, column: Ranged) -> Display:
+    def _stretches(cls, column: Numeric) -> Display:
         layout = column._layout
         bins = layout.bins
         per = math.ceil(bins / MOST_BARS)
@@ -211,7 +210,7 @@ def released_counts(release: Release, name: str) -> Floats:
     return np.asarray(np.sum(found, axis=0), np.float64)
 
 
-def value_text(column: Ranged, value: float) -> str:
+def value_text(column: Numeric, value: float) -> str:
     """A value of a range as people write it."""
     if isinstance(column, DatetimeColumn):
         moment = datetime(1970, 1, 1) + timedelta(seconds=value)
@@ -266,7 +265,7 @@ def _draw_categories(
 
 def _draw_stretches(
     axes: Axes,
-    column: Ranged,
+    column: Numeric,
     display: Display,
     shown: Floats,
     errors: Floats,
@@ -332,7 +331,7 @@ def _draw_stretches(
     axes.grid(axis="y")
 
 
-def _ticks(column: Ranged, low: float, high: float) -> list[tuple[float, str]]:
+def _ticks(column: Numeric, low: float, high: float) -> list[tuple[float, str]]:
     """Round values inside a range, with their texts."""
     from matplotlib.ticker import MaxNLocator
 
@@ -362,7 +361,7 @@ def compact(value: float) -> str:
     return f"{value:,.4g}" if size < 1e3 else f"{value:,.0f}"
 
 
-def _edges(column: Ranged, starts: Integers) -> Floats:
+def _edges(column: Numeric, starts: Integers) -> Floats:
     """Where bins begin, in the column's own unit; the last is where the range ends."""
     low, high = _number(column.min), _number(column.max)
     assert column.bins is not None
@@ -373,7 +372,7 @@ def _edges(column: Ranged, starts: Integers) -> Floats:
     return first
 
 
-def _span(column: Ranged, low: float, high: float) -> str:
+def _span(column: Numeric, low: float, high: float) -> str:
     """What a bar stands for."""
     if isinstance(column, IntegerColumn):
         last = high - 1

@@ -90,12 +90,3 @@ def percent(share: float) -> str:
     if value == 0:
         return "0 %"
     return f"{value:.1f} %" if abs(value) >= 1 else f"{value:.2g} %"
-
-
-def count(many: int, noun: str) -> str:
-    """A number of things.
-
-    >>> count(1, "site"), count(2_000, "row")
-    ('1 site', '2,000 rows')
-    """
-    return f"{many:,} {noun}{'' if many == 1 else 's'}"

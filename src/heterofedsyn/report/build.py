@@ -8,9 +8,10 @@ from pathlib import Path
 
 from heterofedsyn import drawing
 from heterofedsyn._files import file_written_whole
+from heterofedsyn._words import count
 from heterofedsyn.hub.release import Release, load
 from heterofedsyn.report.attributes import attribute_section
-from heterofedsyn.report.blocks import Section, count
+from heterofedsyn.report.blocks import Section
 from heterofedsyn.report.checks import check_section, synthetic_table
 from heterofedsyn.report.dependence import dependence_section, pair_noise_section
 from heterofedsyn.report.manifest import REPORT, manifest_section, strangers

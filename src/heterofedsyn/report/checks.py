@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from heterofedsyn._words import count
 from heterofedsyn.hub.release import Release
 from heterofedsyn.report.attributes import released_counts
-from heterofedsyn.report.blocks import Block, Section, Table, Text, Warn, count, percent
+from heterofedsyn.report.blocks import Block, Section, Table, Text, Warn, percent
 from heterofedsyn.schema import (
     CategoricalColumn,
     Column,

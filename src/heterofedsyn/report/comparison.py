@@ -12,6 +12,7 @@ import numpy as np
 
 from heterofedsyn import drawing
 from heterofedsyn._arrays import Floats, stream
+from heterofedsyn._words import count
 from heterofedsyn.errors import ReleaseError
 from heterofedsyn.evaluation import (
     KIND_WORDS,
@@ -25,7 +26,7 @@ from heterofedsyn.evaluation import (
 from heterofedsyn.evaluation.grid import is_numeric
 from heterofedsyn.hub.release import Release
 from heterofedsyn.report.attributes import attribute_picture
-from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text, count
+from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text
 from heterofedsyn.report.checks import synthetic_table
 from heterofedsyn.report.dependence import MOST_LINES, both, limited, shown_names, square_map
 from heterofedsyn.report.heat import cells

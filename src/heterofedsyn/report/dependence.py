@@ -10,9 +10,10 @@ import numpy as np
 
 from heterofedsyn import drawing
 from heterofedsyn._arrays import Floats
+from heterofedsyn._words import count
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.release import Release
-from heterofedsyn.report.blocks import Block, Picture, Section, Table, Text, count
+from heterofedsyn.report.blocks import Block, Picture, Section, Table, Text
 from heterofedsyn.report.heat import MOST_NAMES, heat_map
 from heterofedsyn.schema import Clique
 from heterofedsyn.synthesis import Tree

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from heterofedsyn import drawing
+from heterofedsyn._words import PRIVATE_ROWS
 from heterofedsyn.report.blocks import Section
 
 MOST_ROWS = 300
@@ -16,7 +17,6 @@ MOST_ROWS = 300
 MOST_FACTS = 60
 """Facts of a list that are shown."""
 
-STAMP = "computed from private rows: do not publish"
 
 _DARK = {
     drawing.INK: "#e6e9ed",
@@ -80,7 +80,7 @@ def render(page: Page) -> str:
         page=page,
         style=Markup(style),
         policy=_policy(style),
-        stamp=STAMP,
+        stamp=PRIVATE_ROWS,
         most_rows=MOST_ROWS,
         most_facts=MOST_FACTS,
     )

@@ -16,8 +16,10 @@ import msgspec
 from heterofedsyn._files import file_written_whole
 from heterofedsyn._version import __version__
 from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.marginals.statistics import kind_of
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.protocol.messages import Answer, Query, decode
+from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.site.books import Account, Books, Charged
 from heterofedsyn.site.consent import Consent
@@ -214,7 +216,7 @@ def issue(
         conversion=plan.conversion,
         rho=plan.budget.rho,
         neighbours="add-or-remove-one",
-        unit=plan.unit or "record",
+        unit=unit_name(plan.unit),
         rows_per_unit=plan.rows_per_unit,
         trust=plan.trust,
         spent_rho=spent.rho,
@@ -272,7 +274,7 @@ def _released(folder: Path, charged: Charged, stored: str | None) -> tuple[Relea
         simulated = answer.simulated
         parts = tuple(
             ReleasedPart(
-                kind=str(part.statistic.__struct_config__.tag),
+                kind=kind_of(part.statistic),
                 attributes=part.statistic.attributes,
                 sensitivity=released.sensitivity,
                 sigma=released.sigma,

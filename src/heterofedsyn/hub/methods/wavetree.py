@@ -14,7 +14,15 @@ from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn.hub.method import Federated, Later, Model, Outcome, Setting
 from heterofedsyn.hub.rounds import Ask, Round
 from heterofedsyn.hub.stages import check_between, check_share
-from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, Statistic, Total, haar_levels
+from heterofedsyn.marginals.statistics import (
+    Flat,
+    Grouped,
+    Haar,
+    Statistic,
+    Total,
+    haar_levels,
+    kind_of,
+)
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique, Column, Domain, Schema, with_atoms
@@ -92,7 +100,7 @@ class WaveTree(Federated):
         modes = list(self.modes(setting).values())
         splits = [mode.split(rest) for mode in modes]
         ones = self.one_way_parts(setting, rest, modes[0])
-        kinds = sorted({str(statistic.__struct_config__.tag) for statistic, _ in ones})
+        kinds = sorted({kind_of(statistic) for statistic, _ in ones})
         found: list[Ask | Later] = [
             self._ask_total(first),
             Later(
