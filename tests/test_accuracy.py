@@ -16,8 +16,8 @@ from heterofedsyn import Release, load
 from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub import make_method
-from heterofedsyn.marginals import Counts, Flat, Grouped, Haar, Total
-from heterofedsyn.marginals.counting import whole
+from heterofedsyn.marginals import Flat, Grouped, Haar, TableCounts, Total
+from heterofedsyn.marginals.counts import whole
 from heterofedsyn.marginals.statistics import haar_levels
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import (
@@ -98,7 +98,7 @@ def leaves(targets: Targets, name: str) -> Floats:
 
 
 def exact(clique: Clique) -> Integers:
-    return Counts(table()).of(whole(clique))
+    return TableCounts(table()).of(whole(clique))
 
 
 def summed(values: Floats, groups: Integers) -> Floats:
@@ -146,7 +146,7 @@ def test_standard_errors_are_those_of_many_studies(
 
 def check_pairs(releases: list[Release]) -> None:
     """The same of every pair that was measured for all populations, over all of its cells."""
-    counts = Counts(table())
+    counts = TableCounts(table())
     scaled = []
     for release in releases:
         several = len(release.model.targets)

@@ -498,7 +498,7 @@ def test_a_surprise_in_the_rows_is_unavailable_and_quotes_nothing(
     def fail(*_: object, **__: object) -> None:
         raise KeyError("SECRET")
 
-    monkeypatch.setattr(agent_module, "encode", fail)
+    monkeypatch.setattr(agent_module, "count", fail)
     refused = site.refusal(ask(approved_study(site.settings), PAIR))
     assert refused.reason is Reason.UNAVAILABLE
     assert "SECRET" not in str(refused)

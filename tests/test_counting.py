@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heterofedsyn import marginals
 from heterofedsyn._arrays import stream
-from heterofedsyn.marginals import Counts, count_pairs, counting
-from heterofedsyn.marginals.counting import whole
+from heterofedsyn.marginals import TableCounts, count_pairs
+from heterofedsyn.marginals.counts import whole
 from heterofedsyn.schema import Domain, EncodedTable
 from support import tables
 
@@ -43,7 +44,7 @@ def test_wide_attributes_are_counted_exactly(size: int) -> None:
 
 @given(tables(most_rows=100))
 def test_singles_are_the_sums_of_pairs(table: EncodedTable) -> None:
-    counts = Counts(table)
+    counts = TableCounts(table)
     a, b = table.domain.names[:2]
     joint = counts.of(whole((a, b))).reshape(table.domain.shape((a, b)))
     assert np.array_equal(counts.of(whole((a,))), joint.sum(axis=1))
@@ -63,11 +64,11 @@ def test_the_sum_over_sites_is_the_same_whatever_the_split(
 
 def test_maps_of_past_queries_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     most = 2**17
-    monkeypatch.setattr(counting, "_MOST_KEPT", most)
+    monkeypatch.setattr(marginals.counts, "_MOST_KEPT", most)
     rng = np.random.default_rng(0)
     domain = Domain(("a", "b"), (2_000, 2))
     codes = np.stack([rng.integers(0, size, 100) for size in domain.sizes])
-    counts = Counts(EncodedTable.from_codes(domain, codes))
+    counts = TableCounts(EncodedTable.from_codes(domain, codes))
     held = []
     tracemalloc.start()
     try:

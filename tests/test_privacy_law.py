@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from heterofedsyn.hub import METHODS, make_method
 from heterofedsyn.hub.method import Method
 from heterofedsyn.marginals import (
-    Counts,
     Dependence,
     Flat,
     Grouped,
@@ -26,6 +25,7 @@ from heterofedsyn.marginals import (
     Sketched,
     SketchKind,
     Statistic,
+    TableCounts,
     Total,
 )
 from heterofedsyn.marginals.statistics import haar_levels
@@ -204,14 +204,15 @@ def test_dependence_of_a_pair_moves_by_at_most_four_counts() -> None:
         codes = np.array([rng.integers(0, s, rows) for s in domain.sizes]).reshape(2, rows)
         table = EncodedTable.from_codes(domain, codes)
         pair = [
-            Dependence(("a", "b")).exact(Counts(t))[0] for t in (table, with_person(table, 1, rng))
+            Dependence(("a", "b")).exact(TableCounts(t))[0]
+            for t in (table, with_person(table, 1, rng))
         ]
         worst = max(worst, abs(float(pair[0] - pair[1])))
     # A record far from where nearly all others are is the worst there is.
     table = EncodedTable.from_codes(domain, np.zeros((2, 10_000), dtype=np.int64))
     corner = EncodedTable.from_codes(domain, np.array([[2], [3]]))
     pair = [
-        Dependence(("a", "b")).exact(Counts(t))[0]
+        Dependence(("a", "b")).exact(TableCounts(t))[0]
         for t in (table, EncodedTable.concatenate([table, corner]))
     ]
     worst = max(worst, abs(float(pair[0] - pair[1])))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from heterofedsyn.hub import make_method
 from heterofedsyn.hub.scores import Glimpse, root
-from heterofedsyn.marginals import Counts, Dependence, Flat, Sketched, SketchKind
+from heterofedsyn.marginals import Dependence, Flat, Sketched, SketchKind, TableCounts
 from heterofedsyn.marginals.statistics import UNITS_PER_COUNT
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Domain, EncodedTable
@@ -81,7 +81,7 @@ OPPOSITE = hospital((1_000, 4_000, 4_000, 1_000)), hospital((4_000, 1_000, 1_000
 
 def test_two_hospitals_with_opposite_dependence_have_none_together() -> None:
     def indif(table: EncodedTable) -> float:
-        scaled = Dependence(("a0", "a1")).exact(Counts(table))[0] / UNITS_PER_COUNT
+        scaled = Dependence(("a0", "a1")).exact(TableCounts(table))[0] / UNITS_PER_COUNT
         return float(scaled) / table.rows
 
     assert [indif(table) for table in OPPOSITE] == pytest.approx([0.6, 0.6])

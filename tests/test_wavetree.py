@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn.evaluation import total_variation
 from heterofedsyn.hub import Release
-from heterofedsyn.marginals import Counts, Flat, Haar
+from heterofedsyn.marginals import Flat, Haar, TableCounts
 from heterofedsyn.marginals.statistics import haar_levels
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import (
@@ -52,7 +52,7 @@ def differences(counts: Floats) -> list[Floats]:
         Domain(("a",), (counts.size,)),
         np.repeat(np.arange(counts.size), counts.astype(np.int64))[None, :],
     )
-    exact = Counts(table)
+    exact = TableCounts(table)
     levels = range(haar_levels(counts.size))
     return [Haar(("a",), level).exact(exact).astype(np.float64) for level in levels]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 PRIVATE_ROWS = "computed from private rows: do not publish"
 """Stands on everything that compares with rows and has no guarantee."""
 
@@ -18,3 +21,20 @@ def count(many: int, noun: str) -> str:
 def plain(text: str) -> str:
     """Text without letters that a terminal would obey."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+class Pace:
+    """Says now and then how far a long reading or writing has come."""
+
+    def __init__(self, say: Callable[[str], None], every: float = 5.0) -> None:
+        """A pace that speaks for the first time after so many seconds."""
+        self._say = say
+        self._every = every
+        self._start = self._last = time.monotonic()
+
+    def __call__(self, rows: int) -> None:
+        """Hear how many rows are done."""
+        now = time.monotonic()
+        if now - self._last >= self._every:
+            self._last = now
+            self._say(f"{rows:,} rows so far, {rows / (now - self._start):,.0f} a second")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from heterofedsyn._words import count
+from heterofedsyn._words import Pace, count
 from heterofedsyn.simulate.run import RoundReport
 
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ def show_round(report: RoundReport) -> None:
         f"  round {report.number + 1}: {report.label}, {count(report.parts, 'release')} "
         f"from {who}, {size(sum(sent))}"
     )
+
+
+def pace(name: str) -> Pace:
+    """A line on stderr every few seconds while something long is read."""
+    return Pace(lambda text: note(f"reading {name}: {text}"))
 
 
 def size(many: int) -> str:

@@ -10,7 +10,7 @@ from heterofedsyn._words import plain
 if TYPE_CHECKING:
     from heterofedsyn.hub.preview import ForeseenRound, Preview
     from heterofedsyn.protocol.study import Study
-    from heterofedsyn.schema.table import Encoded
+    from heterofedsyn.schema import Fit
     from heterofedsyn.site.books import Account
     from heterofedsyn.site.settings import SiteSettings
 
@@ -18,7 +18,7 @@ MOST_LINES = 40
 _BAR = 40
 
 
-def show_misfits(checked: Encoded) -> None:
+def show_misfits(checked: Fit) -> None:
     """What the schema check found, for the steward's eyes."""
     from heterofedsyn._words import count
     from heterofedsyn.cli._show import show_table
@@ -92,7 +92,7 @@ def preview_json(
     shown: Preview,
     settings: SiteSettings,
     account: Account,
-    checked: Encoded,
+    checked: Fit,
     refusal: str | None,
 ) -> dict[str, Any]:
     """The same for programs."""

@@ -79,23 +79,23 @@ def check(
     exact and must not be published.
     """
     from heterofedsyn._words import count
-    from heterofedsyn.cli._show import show_table
-    from heterofedsyn.schema import Schema, encode
+    from heterofedsyn.cli._show import pace, show_table
+    from heterofedsyn.schema import Schema
+    from heterofedsyn.site.reading import check as check_rows
     from heterofedsyn.sources import open_source
 
     found = Schema.load(schema)
     sources = [open_source(path) for path in data or []]
-    wanted = list(dict.fromkeys([*found.domain.names, *([] if unit is None else [unit])]))
-    batches = (batch for source in sources for batch in source.batches(wanted))
-    encoded = encode(found, batches, unit=unit)
-    ignored = sorted({name for source in sources for name in source.columns} - {*wanted})
+    fit = check_rows(sources, found, unit=unit, watch=pace("rows"))
+    ignored = {name for source in sources for name in source.columns}
+    ignored -= {*found.domain.names, unit}
     if as_json:
         report = {
             "columns": dict(zip(found.domain.names, found.domain.sizes, strict=True)),
-            "rows_read": encoded.rows_read,
-            "rows_that_do_not_fit": encoded.rows_dropped,
-            "misfits": encoded.misfits,
-            "ignored_columns": ignored,
+            "rows_read": fit.rows_read,
+            "rows_that_do_not_fit": fit.rows_dropped,
+            "misfits": fit.misfits,
+            "ignored_columns": sorted(ignored),
         }
         print(json.dumps(report, indent=1))
     else:
@@ -103,21 +103,21 @@ def check(
             str(schema),
             ["column", "type", "values", "rows that do not fit"],
             [
-                [column.name, column.kind, str(column.size), _count(encoded.misfits, column.name)]
+                [column.name, column.kind, str(column.size), _count(fit.misfits, column.name)]
                 for column in found.columns
             ],
         )
         if ignored:
-            print(f"not in the schema and never read: {', '.join(ignored)}")
-    if encoded.rows_dropped:
-        columns = ", ".join(f"{name}: {many:,}" for name, many in encoded.misfits.items())
-        fits = "does" if encoded.rows_dropped == 1 else "do"
+            print(f"not in the schema and never read: {', '.join(sorted(ignored))}")
+    if fit.rows_dropped:
+        columns = ", ".join(f"{name}: {many:,}" for name, many in fit.misfits.items())
+        fits = "does" if fit.rows_dropped == 1 else "do"
         raise DataError(
-            f"{encoded.rows_dropped:,} of {count(encoded.rows_read, 'row')} {fits} not fit "
+            f"{fit.rows_dropped:,} of {count(fit.rows_read, 'row')} {fits} not fit "
             f"({columns}); mend the rows, or widen the schema: `other`, `nullable`, the type"
         )
     if sources and not as_json:
-        print(f"{_all(encoded.rows_read)}; this count is exact: do not publish it")
+        print(f"{_all(fit.rows_read)}; this count is exact: do not publish it")
 
 
 def _all(rows: int) -> str:

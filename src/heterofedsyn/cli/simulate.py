@@ -22,8 +22,8 @@ from heterofedsyn.cli._options import (
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
-    from heterofedsyn.schema import Encoded
-    from heterofedsyn.simulate import FederatedSynthesizer
+    from heterofedsyn.marginals import Counts
+    from heterofedsyn.schema import EncodedTable, Fit
 
 SITES = 5
 SPLIT = "uniform"
@@ -93,7 +93,7 @@ def simulate(
     Noise comes from the operating system unless --seed is given.
     """
     from heterofedsyn._words import count
-    from heterofedsyn.cli._show import guarantee, note, show_round
+    from heterofedsyn.cli._show import guarantee, note, pace, show_round
     from heterofedsyn.cli.report import write_report
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.release import MOST_ROWS, check_rows, check_target
@@ -122,9 +122,14 @@ def simulate(
         raise UsageError("--sites and --split cut up --data; leave them out with --site")
     if site:
         holders = synthesizer.holders(_files(site))
-        tables = {name: _encode(synthesizer, name, files).table for name, files in holders.items()}
+        tables: dict[str, EncodedTable | Counts] = {}
+        for name, files in holders.items():
+            found = synthesizer.count(files, pace(name))
+            _note_misfits(name, found.fit)
+            tables[name] = found.counts
     else:
-        whole = _encode(synthesizer, "data", data or [])
+        whole = synthesizer.encode(data or [], pace("data"))
+        _note_misfits("data", whole)
         cut = synthesizer.split(whole, SITES if sites is None else sites, split or SPLIT)
         tables = {"pooled": whole.table} if make_method(method).pools else name_sites(cut)
     pools = make_method(method).pools
@@ -167,11 +172,9 @@ def _files(texts: list[str]) -> dict[str, Path]:
     return found
 
 
-def _encode(synthesizer: FederatedSynthesizer, name: str, files: list[Path]) -> Encoded:
-    """The rows of one holder that fit, after a note on those that do not."""
+def _note_misfits(name: str, fit: Fit) -> None:
+    """A note on the rows of one holder that do not fit."""
     from heterofedsyn.cli._show import note
 
-    found = synthesizer.encode(files)
-    if remark := found.describe():
+    if remark := fit.describe():
         note(f"note: {name}: {remark}; see `heterofedsyn schema check`")
-    return found

@@ -21,7 +21,7 @@ from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
     from heterofedsyn.protocol.study import Study
-    from heterofedsyn.schema.table import Encoded
+    from heterofedsyn.schema import Fit
     from heterofedsyn.site.settings import SiteSettings
 
 app = typer.Typer(help="Own a table: decide what may leave it, and answer.", no_args_is_help=True)
@@ -547,14 +547,14 @@ def _find_study(settings: SiteSettings, text: str) -> str:
     return fitting[0]
 
 
-def _check_rows(settings: SiteSettings, schema: Any, unit: str | None, most: int) -> Encoded:
+def _check_rows(settings: SiteSettings, schema: Any, unit: str | None, most: int) -> Fit:
     """The site's rows held against a schema."""
-    from heterofedsyn.schema import encode
+    from heterofedsyn.cli._show import pace
+    from heterofedsyn.site.reading import check
     from heterofedsyn.sources import open_source
 
-    wanted = list(dict.fromkeys([*schema.domain.names, *([] if unit is None else [unit])]))
-    batches = open_source(settings.source).batches(wanted)
-    return encode(schema, batches, unit=unit, max_rows_per_unit=most)
+    source = open_source(settings.source)
+    return check([source], schema, unit=unit, max_rows_per_unit=most, watch=pace(source.name))
 
 
 def _check_target(target: Path, *, overwrite: bool) -> None:

@@ -1,6 +1,7 @@
 """Exact counts of encoded tables, and the statistics that sites can be asked for."""
 
-from heterofedsyn.marginals.counting import Counts, count_pairs
+from heterofedsyn.marginals.counting import count_pairs
+from heterofedsyn.marginals.counts import Counts, TableCounts
 from heterofedsyn.marginals.sketch import Sketch, SketchKind
 from heterofedsyn.marginals.statistics import (
     Dependence,
@@ -11,6 +12,7 @@ from heterofedsyn.marginals.statistics import (
     Statistic,
     Total,
 )
+from heterofedsyn.marginals.tally import Tally
 
 __all__ = [
     "Counts",
@@ -22,6 +24,8 @@ __all__ = [
     "SketchKind",
     "Sketched",
     "Statistic",
+    "TableCounts",
+    "Tally",
     "Total",
     "count_pairs",
 ]

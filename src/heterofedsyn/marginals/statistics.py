@@ -13,7 +13,7 @@ import numpy as np
 
 from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import ProtocolError
-from heterofedsyn.marginals.counting import Counts, View, whole
+from heterofedsyn.marginals.counts import Counts, View, whole
 from heterofedsyn.marginals.sketch import Sketch, SketchKind
 from heterofedsyn.schema import Clique, Domain
 
@@ -142,7 +142,7 @@ class Total(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="total"
         return 1.0
 
     def exact(self, counts: Counts) -> Integers:
-        return np.array([counts.table.rows], dtype=np.int64)
+        return np.array([counts.rows], dtype=np.int64)
 
 
 class Haar(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="haar"):

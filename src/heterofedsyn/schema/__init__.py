@@ -14,7 +14,7 @@ from heterofedsyn.schema.columns import (
 from heterofedsyn.schema.domain import Clique, Domain
 from heterofedsyn.schema.draft import draft
 from heterofedsyn.schema.schema import Schema
-from heterofedsyn.schema.table import Encoded, EncodedTable, decode, encode
+from heterofedsyn.schema.table import Encoded, EncodedTable, Encoder, Fit, decode, encode
 
 __all__ = [
     "BooleanColumn",
@@ -25,6 +25,8 @@ __all__ = [
     "Domain",
     "Encoded",
     "EncodedTable",
+    "Encoder",
+    "Fit",
     "IntegerColumn",
     "NumberColumn",
     "Schema",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,8 +9,6 @@ import pyarrow.compute as pc
 from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import DataError
 from heterofedsyn.schema import _reading
-
-_ID = pa.dictionary(pa.int64(), pa.large_string())
 
 
 def identify(array: pa.Array, name: str) -> tuple[pa.DictionaryArray, _reading.Mask]:
@@ -38,19 +34,28 @@ def identify(array: pa.Array, name: str) -> tuple[pa.DictionaryArray, _reading.M
     return pa.DictionaryArray.from_arrays(pa.array(entry, pa.int64(), mask=~known), units), known
 
 
-def number(identities: Sequence[pa.DictionaryArray]) -> Integers:
-    """The units of all rows numbered from 0, equal for rows of the same unit."""
-    chunks = pa.chunked_array(list(identities), _ID).unify_dictionaries().chunks
-    indices = [np.empty(0, np.int64), *(chunk.indices.to_numpy() for chunk in chunks)]
-    _, numbers = np.unique(np.concatenate(indices), return_inverse=True)
-    return numbers.astype(np.int64, copy=False)
+class People:
+    """The units seen so far: a number for each, and how many of its rows were taken."""
 
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._number: dict[str, int] = {}
+        self._taken: Integers = np.zeros(0, np.int64)
 
-def first_rows(numbers: Integers, most: int) -> Integers:
-    """The places of the first rows of every unit, in order."""
-    order = np.argsort(numbers, kind="stable")
-    starts = np.searchsorted(numbers[order], numbers[order])
-    return np.sort(order[np.arange(len(order)) - starts < most])
+    def admit(self, identities: pa.DictionaryArray) -> tuple[Integers, _reading.Mask]:
+        """The number of each row's unit, and whether the row is among the first of its unit."""
+        entries = identities.dictionary.to_pylist()
+        known = [self._number.setdefault(text, len(self._number)) for text in entries]
+        numbers = np.array(known, np.int64)[identities.indices.to_numpy()]
+        grown = np.zeros(len(self._number), np.int64)
+        grown[: len(self._taken)] = self._taken
+        order = np.argsort(numbers, kind="stable")
+        ordered = numbers[order]
+        earlier = np.empty(len(numbers), np.int64)
+        earlier[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+        kept = grown[numbers] + earlier < self._most
+        self._taken = grown + np.bincount(numbers[kept], minlength=len(grown))
+        return numbers, kept
 
 
 def _unsuitable(array: pa.Array, name: str) -> pa.Array:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,30 +65,26 @@ class EncodedTable:
         return EncodedTable(self.domain, codes)
 
 
-@dataclass(frozen=True, eq=False)
-class Encoded:
-    """An encoded table and what was left out; for the data's owner only, never for a message.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fit:
+    """How the rows of a source fit a schema; for the data's owner only, never for a message.
 
     Attributes:
         rows_read: rows that the source had.
         rows_dropped: rows that do not fit the schema.
         misfits: how many rows do not fit because of each column; a row may count in several.
         rows_over: rows that fit but exceed what one unit may contribute.
-        units: for every kept row the number of its unit, or None without a unit column.
     """
 
-    table: EncodedTable
     rows_read: int
     rows_dropped: int = 0
     misfits: dict[str, int] = field(default_factory=dict)
     rows_over: int = 0
-    units: Integers | None = None
 
     def describe(self) -> str | None:
         """One line on the rows left out, or None when all were kept.
 
-        >>> table = EncodedTable.from_codes(Domain(("age",), (2,)), np.array([[0, 1]]))
-        >>> Encoded(table, rows_read=3, rows_dropped=1, misfits={"age": 1}).describe()
+        >>> Fit(rows_read=3, rows_dropped=1, misfits={"age": 1}).describe()
         '1 row does not fit and is left out (age: 1)'
         """
         said = []
@@ -103,34 +99,97 @@ class Encoded:
         return "; ".join(said) or None
 
 
+@dataclass(frozen=True, eq=False)
+class Encoded(Fit):
+    """An encoded table, and what was left out of it.
+
+    Attributes:
+        units: for every kept row the number of its unit, or None without a unit column.
+    """
+
+    table: EncodedTable
+    units: Integers | None = None
+
+
+class Part(NamedTuple):
+    """Codes of some rows, and the number of each one's unit if there is a unit column."""
+
+    codes: Codes
+    units: Integers | None = None
+
+
+class Encoder:
+    """Codes of the rows that fit a schema, batch by batch; with a unit column, a few of each unit.
+
+    Whether a row stays depends on the row and, with a unit column, on its unit's earlier rows
+    alone: the first `max_rows_per_unit` that fit are kept. A row without a unit does not fit.
+    Memory grows with the number of units, and not at all without a unit column.
+    """
+
+    def __init__(self, schema: Schema, unit: str | None = None, max_rows_per_unit: int = 1) -> None:
+        from heterofedsyn.schema import _units
+
+        if max_rows_per_unit < 1:
+            raise UsageError(f"max_rows_per_unit is {max_rows_per_unit}; it must be at least 1")
+        self.columns = tuple(dict.fromkeys([*schema.domain.names, *([unit] if unit else [])]))
+        self._schema = schema
+        self._kind = _code_type(schema.domain)
+        self._unit = unit
+        self._people = _units.People(max_rows_per_unit)
+        self._rows_read = self._rows_dropped = self._rows_over = 0
+        self._misfits: Counter[str] = Counter()
+
+    @property
+    def fit(self) -> Fit:
+        """How the rows so far fitted."""
+        return Fit(
+            rows_read=self._rows_read,
+            rows_dropped=self._rows_dropped,
+            misfits={name: count for name, count in self._misfits.items() if count},
+            rows_over=self._rows_over,
+        )
+
+    def encode(self, batch: pa.RecordBatch) -> Part:
+        """The rows of one batch that are kept."""
+        from heterofedsyn.schema import _units
+
+        codes: Codes = np.empty((len(self._schema.columns), batch.num_rows), self._kind)
+        fitting = {}
+        for place, column in enumerate(self._schema.columns):
+            codes[place], fitting[column.name] = column.encode(_column(batch, column.name))
+        identities = None
+        if self._unit is not None:
+            identities, known = _units.identify(_column(batch, self._unit), self._unit)
+            fitting[self._unit] = fitting.get(self._unit, True) & known
+        self._rows_read += batch.num_rows
+        self._misfits.update({n: int(np.count_nonzero(~f)) for n, f in fitting.items()})
+        fits = np.logical_and.reduce(list(fitting.values()))
+        self._rows_dropped += batch.num_rows - int(np.count_nonzero(fits))
+        if identities is None:
+            return Part(codes if fits.all() else np.compress(fits, codes, axis=1))
+        numbers, taken = self._people.admit(identities.filter(fits))
+        self._rows_over += len(taken) - int(np.count_nonzero(taken))
+        fits[fits] = taken
+        return Part(np.compress(fits, codes, axis=1), numbers[taken])
+
+
 def encode(
     schema: Schema,
     batches: Iterable[pa.RecordBatch],
     unit: str | None = None,
     max_rows_per_unit: int = 1,
 ) -> Encoded:
-    """Codes of all rows that fit the schema; with a unit column, of the first few of each unit.
-
-    Whether a row stays depends on the row and, with a unit column, on its unit's other rows alone:
-    the first `max_rows_per_unit` that fit are kept. A row without a unit does not fit.
-    """
-    if max_rows_per_unit < 1:
-        raise UsageError(f"max_rows_per_unit is {max_rows_per_unit}; it must be at least 1")
-    parts = [_encode_batch(schema, batch, unit) for batch in batches]
+    """All rows that an `Encoder` keeps, as one table in memory."""
+    encoder = Encoder(schema, unit, max_rows_per_unit)
+    parts = [encoder.encode(batch) for batch in batches]
     none = np.empty((len(schema.columns), 0), _code_type(schema.domain))
     codes = np.concatenate([none, *(part.codes for part in parts)], axis=1)
-    misfits: Counter[str] = Counter()
-    for part in parts:
-        misfits.update(part.misfits)
-    whole = Encoded(
+    units = [part.units for part in parts if part.units is not None]
+    return Encoded(
         table=EncodedTable(schema.domain, codes),
-        rows_read=sum(part.rows_read for part in parts),
-        rows_dropped=sum(part.rows_dropped for part in parts),
-        misfits={name: count for name, count in misfits.items() if count},
+        units=None if unit is None else frozen(np.concatenate([np.empty(0, np.int64), *units])),
+        **vars(encoder.fit),
     )
-    if unit is None:
-        return whole
-    return _first_of_each_unit(whole, [part.units for part in parts], max_rows_per_unit)
 
 
 def decode(schema: Schema, table: EncodedTable, rng: np.random.Generator) -> pa.Table:
@@ -141,50 +200,6 @@ def decode(schema: Schema, table: EncodedTable, rng: np.random.Generator) -> pa.
         raise UsageError("the table was not encoded by this schema; pass the schema it came from")
     columns = zip(schema.columns, table.codes, strict=True)
     return pa.table({column.name: column.decode(codes, rng) for column, codes in columns})
-
-
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """What became of one batch; `misfits` names every column, `units` the kept rows' units."""
-
-    codes: Codes
-    rows_read: int
-    rows_dropped: int
-    misfits: dict[str, int]
-    units: pa.DictionaryArray | None
-
-
-def _encode_batch(schema: Schema, batch: pa.RecordBatch, unit: str | None) -> _Part:
-    from heterofedsyn.schema import _units
-
-    codes = np.empty((len(schema.columns), batch.num_rows), _code_type(schema.domain))
-    fitting = {}
-    for place, column in enumerate(schema.columns):
-        codes[place], fitting[column.name] = column.encode(_column(batch, column.name))
-    units = None
-    if unit is not None:
-        units, known = _units.identify(_column(batch, unit), unit)
-        fitting[unit] = fitting.get(unit, True) & known
-    kept = np.logical_and.reduce(list(fitting.values()))
-    if not kept.all():
-        codes = np.compress(kept, codes, axis=1)
-    return _Part(
-        codes=codes,
-        rows_read=batch.num_rows,
-        rows_dropped=batch.num_rows - codes.shape[1],
-        misfits={name: int(np.count_nonzero(~fits)) for name, fits in fitting.items()},
-        units=None if units is None else units.filter(kept),
-    )
-
-
-def _first_of_each_unit(whole: Encoded, units: list[Any], most: int) -> Encoded:
-    from heterofedsyn.schema import _units
-
-    numbers = _units.number(units)
-    kept = _units.first_rows(numbers, most)
-    table = whole.table if len(kept) == whole.table.rows else whole.table.take(kept)
-    over = whole.table.rows - table.rows
-    return replace(whole, table=table, rows_over=over, units=frozen(numbers[kept]))
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:

@@ -13,6 +13,7 @@ from heterofedsyn.errors import UsageError
 from heterofedsyn.hub import Release, federate
 from heterofedsyn.hub.method import Method
 from heterofedsyn.hub.rounds import SUM
+from heterofedsyn.marginals import Counts, TableCounts
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from heterofedsyn.protocol import Answer, Plan, Query, Released, decode, encode
 from heterofedsyn.schema import EncodedTable, Schema
@@ -45,7 +46,7 @@ def run_study(
     schema: Schema,
     plan: Plan,
     method: Method,
-    tables: Sequence[EncodedTable],
+    tables: Sequence[EncodedTable | Counts],
     *,
     noise_seed: int | None = None,
     watch: Watcher = lambda report: None,
@@ -53,7 +54,8 @@ def run_study(
     """Carry a study between in-memory sites and the hub.
 
     Args:
-        tables: one per site, in the order of `plan.sites` (any number if the method pools).
+        tables: one per site, in the order of `plan.sites`; encoded tables may be any number if
+            the method pools.
         noise_seed: makes the noise reproducible and the release unfit for publication.
     """
     trust = plan.trust_model
@@ -62,7 +64,8 @@ def run_study(
             f"method {method.name!r} needs every site's own answers; use trust 'local'"
         )
     if method.pools:
-        tables = [EncodedTable.concatenate(tables)]
+        encoded = [table for table in tables if isinstance(table, EncodedTable)]
+        tables = [TableCounts(*encoded)] if encoded else tables
 
     def noise_of(name: str) -> NoiseSource:
         return SecureNoise() if noise_seed is None else SimulatedNoise(noise_seed, name)

@@ -12,12 +12,14 @@ from heterofedsyn._arrays import stream
 from heterofedsyn.errors import HeterofedsynWarning, SimulatedNoiseWarning, UsageError
 from heterofedsyn.hub import DEFAULT_METHOD, Release, make_method
 from heterofedsyn.hub.method import Value, settings_of
+from heterofedsyn.marginals import Counts
 from heterofedsyn.privacy.budget import Conversion
 from heterofedsyn.protocol import Plan
 from heterofedsyn.schema import Encoded, EncodedTable, Schema, encode
 from heterofedsyn.simulate.run import POOLED, Watcher, run_study, site_names
 from heterofedsyn.simulate.split import split
-from heterofedsyn.sources import open_source
+from heterofedsyn.site.reading import Counted, count
+from heterofedsyn.sources import Watch, open_source, read, unwatched
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,10 +86,10 @@ class FederatedSynthesizer:
         named = sites if isinstance(sites, Mapping) else name_sites(sites)
         tables = {}
         for name, holder in self.holders(named).items():
-            encoded = self.encode(holder)
-            if remark := encoded.describe():
+            found = self.count(holder)
+            if remark := found.fit.describe():
                 warnings.warn(f"{name}: {remark}", HeterofedsynWarning, stacklevel=2)
-            tables[name] = encoded.table
+            tables[name] = found.counts
         return self.fit_encoded(tables, watch=watch)
 
     def holders(self, sites: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -99,14 +101,26 @@ class FederatedSynthesizer:
             return {POOLED: list(sites.values())}
         return {name: [table] for name, table in sites.items()}
 
-    def encode(self, tables: Sequence[Any]) -> Encoded:
-        """Tables or files of one holder, put together and encoded by the schema."""
-        wanted = list(self.encoding.domain.names)
-        if self._unit is not None and self._unit not in wanted:
-            wanted.append(self._unit)
-        batches = (batch for table in tables for batch in open_source(table).batches(wanted))
+    def count(self, tables: Sequence[Any], watch: Watch = unwatched) -> Counted:
+        """Tables or files of one holder, put together and counted by the schema, read once."""
+        return count(
+            [open_source(table) for table in tables],
+            self.encoding,
+            unit=self._unit,
+            max_rows_per_unit=self._terms["rows_per_unit"],
+            watch=watch,
+        )
+
+    def encode(self, tables: Sequence[Any], watch: Watch = unwatched) -> Encoded:
+        """Tables or files of one holder, put together and encoded by the schema in memory."""
+        columns = list(self.encoding.domain.names)
+        if self._unit is not None:
+            columns.append(self._unit)
         return encode(
-            self.encoding, batches, unit=self._unit, max_rows_per_unit=self._terms["rows_per_unit"]
+            self.encoding,
+            read(map(open_source, tables), columns, watch),
+            unit=self._unit,
+            max_rows_per_unit=self._terms["rows_per_unit"],
         )
 
     def split(self, encoded: Encoded, sites: int, kind: str) -> list[EncodedTable]:
@@ -114,9 +128,9 @@ class FederatedSynthesizer:
         return split(encoded, sites, kind, self.schema.label, stream(self._seed, "split"))
 
     def fit_encoded(
-        self, tables: Mapping[str, EncodedTable], *, watch: Watcher = lambda report: None
+        self, tables: Mapping[str, EncodedTable | Counts], *, watch: Watcher = lambda report: None
     ) -> FederatedSynthesizer:
-        """Run the study over tables that are encoded already."""
+        """Run the study over tables that are encoded or counted already."""
         if not tables:
             raise UsageError("there is no site; give at least one table")
         if self._release is not None:

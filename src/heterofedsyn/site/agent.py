@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from threading import Lock
 
+from heterofedsyn._words import Pace
 from heterofedsyn.errors import (
     BudgetExceeded,
     HeterofedsynError,
@@ -19,13 +20,14 @@ from heterofedsyn.errors import (
     PrivacyRefusal,
     ProtocolError,
 )
-from heterofedsyn.marginals.counting import Counts
+from heterofedsyn.marginals.counts import Counts
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise
 from heterofedsyn.protocol.study import Study
-from heterofedsyn.schema import Schema, encode
+from heterofedsyn.schema import Schema
 from heterofedsyn.site.books import Books
 from heterofedsyn.site.consent import NotApproved, approved
+from heterofedsyn.site.reading import count
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.site.site import Desk, Price, read_query
 from heterofedsyn.sources import open_source
@@ -147,13 +149,19 @@ class Agent:
         if key not in self._tables:
             while len(self._tables) >= _MOST_TABLES:
                 self._tables.popitem(last=False)
-            wanted = [*schema.domain.names, *([] if unit is None else [unit])]
-            batches = open_source(self._settings.source).batches(wanted)
-            encoded = encode(schema, batches, unit=unit, max_rows_per_unit=most)
-            self._log(f"read {encoded.rows_read:,} rows of {self._settings.source}")
-            if remark := encoded.describe():
+            source = open_source(self._settings.source)
+            found = count(
+                [source],
+                schema,
+                unit=unit,
+                max_rows_per_unit=most,
+                folder=self._settings.folder,
+                watch=Pace(lambda text: self._log(f"reading {source.name}: {text}")),
+            )
+            self._log(f"read {found.fit.rows_read:,} rows of {source.name}")
+            if remark := found.fit.describe():
                 self._log(remark)
-            self._tables[key] = Counts(encoded.table)
+            self._tables[key] = found.counts
         self._tables.move_to_end(key)
         return self._tables[key]
 

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Protocol
 
 from heterofedsyn.errors import ProtocolError
-from heterofedsyn.marginals.counting import Counts
+from heterofedsyn.marginals.counts import Counts, TableCounts
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.ledger import Ledger
 from heterofedsyn.privacy.noise import Calibration, NoiseSource, add_noise
@@ -194,7 +194,7 @@ class Site:
     def __init__(
         self,
         name: str,
-        table: EncodedTable,
+        rows: EncodedTable | Counts,
         plan: Plan,
         noise: NoiseSource,
         *,
@@ -204,13 +204,14 @@ class Site:
         """Set up a site for one approved plan.
 
         Args:
+            rows: encoded, or counted already.
             cap: the most this table may ever spend; the plan's own budget unless given.
             trust: `Local` unless the caller itself forms the sum over sites.
         """
         self.name = name
-        counts = Counts(table)
+        counts = TableCounts(rows) if isinstance(rows, EncodedTable) else rows
         trust = trust or Local(len(plan.sites))
-        self._desk = Desk(name, plan, table.domain, lambda: counts, noise, trust)
+        self._desk = Desk(name, plan, counts.domain, lambda: counts, noise, trust)
         self._store = _Memory(Ledger(name, plan.budget if cap is None else min(cap, plan.budget)))
         self._turn = Lock()
 

@@ -1,0 +1,160 @@
+"""The exact marginals of one table, each counted once, whatever holds the rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from heterofedsyn._arrays import Integers, frozen
+from heterofedsyn.marginals.counting import Marginal, PairTables, count_single
+from heterofedsyn.schema import Clique, Domain, EncodedTable
+
+_MOST_KEPT = 2**25
+"""Cells of exact counts, and what their keys weigh, kept for later queries: 256 MiB."""
+
+_CELLS_PER_GROUP_NUMBER = 5
+"""What a number in the map of a key weighs: up to 40 bytes, its object and a reference to it."""
+
+_MOST_COPIED = 2**28
+"""Bytes of mapped codes that are made for one pass."""
+
+Side: TypeAlias = tuple[str, tuple[int, ...] | None]
+"""An attribute, and the group number of each of its values if they are merged."""
+
+View: TypeAlias = tuple[Side, ...]
+"""What a marginal is over: one or two attributes, values merged or not."""
+
+
+def whole(clique: Clique) -> View:
+    """The view of a clique with all its values."""
+    return tuple((name, None) for name in clique)
+
+
+def shape(view: View, domain: Domain) -> tuple[int, ...]:
+    """How many values or groups each side of a view has."""
+    return tuple(domain.size(name) if groups is None else max(groups) + 1 for name, groups in view)
+
+
+class Counts(ABC):
+    """The exact marginals of one table, counted when first needed and kept while there is room."""
+
+    def __init__(self, domain: Domain, rows: int) -> None:
+        self.domain = domain
+        self.rows = rows
+        self._kept: dict[View, Integers] = {}
+        self._weight = 0
+
+    @abstractmethod
+    def _count(self, views: Sequence[View]) -> Sequence[Integers]:
+        """The counts of each view, flat, in row-major order."""
+
+    def prepare(self, views: Iterable[View]) -> None:
+        """Count what is not counted yet, all of it together."""
+        if self._weight > _MOST_KEPT:
+            self._kept.clear()
+            self._weight = 0
+        missing = [view for view in dict.fromkeys(views) if view not in self._kept]
+        for view, counts in zip(missing, self._count(missing) if missing else (), strict=True):
+            # A hub chooses the maps, and pays next to nothing for long ones.
+            numbers = sum(len(groups) for _, groups in view if groups is not None)
+            self._kept[view] = frozen(counts)
+            self._weight += counts.size + _CELLS_PER_GROUP_NUMBER * numbers
+
+    def of(self, view: View) -> Integers:
+        """The counts of a view, flat, in row-major order."""
+        if view not in self._kept:
+            self.prepare([view])
+        return self._kept[view]
+
+
+class TableCounts(Counts):
+    """Counts of rows that are at hand as codes, in one table or in several."""
+
+    def __init__(self, *tables: EncodedTable) -> None:
+        super().__init__(tables[0].domain, sum(table.rows for table in tables))
+        self._tables = tables
+
+    def _count(self, views: Sequence[View]) -> list[Integers]:
+        found: list[Integers] = []
+        while len(found) < len(views):
+            some = views[len(found) : len(found) + self._at_once(views[len(found) :])]
+            found += count_views(self._tables, some, self.domain)
+        return found
+
+    def _at_once(self, views: Sequence[View]) -> int:
+        """How many of the views can be counted at once without copying too many codes."""
+        longest = max(table.rows for table in self._tables)
+        sides: set[Side] = set()
+        for many, view in enumerate(views):
+            sides.update(view)
+            if many and len(sides) * 2 * longest > _MOST_COPIED:
+                return many
+        return len(views)
+
+
+class PairCounts(Counts):
+    """Counts of rows that are gone: the tables of all pairs hold all that is ever asked for."""
+
+    def __init__(self, domain: Domain, rows: int, tables: Sequence[Marginal]) -> None:
+        super().__init__(domain, rows)
+        self._tables = {found.clique: found.counts for found in tables}
+
+    def _count(self, views: Sequence[View]) -> list[Integers]:
+        return [self._view(view) for view in views]
+
+    def _view(self, view: View) -> Integers:
+        names = tuple(name for name, _ in view)
+        if (table := self._tables.get(names)) is None:
+            # One attribute: any pair with it knows its counts.
+            names = next(pair for pair in self._tables if names[0] in pair)
+            table = self._tables[names]
+        merged = table.reshape(self.domain.shape(names))
+        groups = dict(view)
+        for axis, name in enumerate(names):
+            to = groups[name] if name in groups else (0,) * self.domain.size(name)
+            if to is not None:
+                merged = _merge(merged, np.array(to), axis)
+        return merged.ravel()
+
+
+def count_views(
+    tables: Iterable[EncodedTable], views: Sequence[View], domain: Domain
+) -> list[Integers]:
+    """The counts of views over all tables, in one pass over each."""
+    sides = sorted({side for view in views for side in view}, key=lambda s: domain.index(s[0]))
+    name = {side: str(place) for place, side in enumerate(sides)}
+    inner = Domain(tuple(name.values()), tuple(shape((side,), domain)[0] for side in sides))
+    single: dict[View, Integers] = {
+        view: np.zeros(inner.size(name[view[0]]), np.int64) for view in views if len(view) == 1
+    }
+    pairs: list[View] = [view for view in views if len(view) == 2]
+    joint = PairTables(inner, [tuple(name[side] for side in view) for view in pairs])
+    for table in tables:
+        mapped = _mapped(table, sides, inner)
+        for view in single:
+            single[view] += count_single(mapped, name[view[0]]).counts
+        if pairs:
+            joint.add(mapped)
+    found = single | {v: both.counts for v, both in zip(pairs, joint.close(), strict=True)}
+    return [found[view] for view in views]
+
+
+def _mapped(table: EncodedTable, sides: Sequence[Side], inner: Domain) -> EncodedTable:
+    """These attributes, each after its map, as a table of their own."""
+    kind = np.uint8 if max(inner.sizes) <= 256 else np.uint16
+    codes = np.empty((len(sides), table.rows), dtype=kind)
+    for place, (name, groups) in enumerate(sides):
+        own = table.codes[table.domain.index(name)]
+        codes[place] = own if groups is None else np.array(groups, dtype=kind)[own]
+    return EncodedTable(inner, codes)
+
+
+def _merge(table: Integers, to: Integers, axis: int) -> Integers:
+    """A table after adding up values of one axis by their group numbers."""
+    moved = np.moveaxis(table, axis, 0)
+    merged = np.zeros((int(to.max()) + 1, *moved.shape[1:]), dtype=np.int64)
+    np.add.at(merged, to, moved)
+    return np.moveaxis(merged, 0, axis)

@@ -1,0 +1,46 @@
+"""Which pairs are counted together: three attributes in one pass give three pairs."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import combinations
+from typing import TypeAlias
+
+Pair: TypeAlias = tuple[int, int]
+Group: TypeAlias = tuple[int, ...]
+"""Attributes by their places in a table, two or three of them in order."""
+
+MOST_CELLS = 2**17
+"""Of a table of three attributes: two lanes of 32-bit counts then fit a megabyte of cache."""
+
+ROWS_PER_CELL = 8
+"""A larger table takes longer to clear and to add up than its rows take to count."""
+
+
+@lru_cache(maxsize=64)
+def cover(pairs: tuple[Pair, ...], sizes: tuple[int, ...], rows: int) -> tuple[Group, ...]:
+    """Groups in which every pair occurs once: as many triples as a greedy choice finds.
+
+    >>> cover(((0, 1), (0, 2), (1, 2), (2, 3)), (9, 9, 9, 9), 10**6)
+    ((0, 1, 2), (2, 3))
+    """
+    most = min(MOST_CELLS, rows // ROWS_PER_CELL)
+    beside: dict[int, set[int]] = {place: set() for pair in pairs for place in pair}
+    for one, other in pairs:
+        beside[one].add(other)
+        beside[other].add(one)
+    found: list[Group] = []
+    for one, other in pairs:
+        if other not in beside[one]:
+            continue  # in a triple already
+        cells = sizes[one] * sizes[other]
+        group: Group = (one, other)
+        if fitting := [c for c in beside[one] & beside[other] if cells * sizes[c] <= most]:
+            # Whoever has most pairs left is the easiest to place, and the easiest to strand.
+            third = max(fitting, key=lambda place: (len(beside[place]), -place))
+            group = tuple(sorted((one, other, third)))
+        for a, b in combinations(group, 2):
+            beside[a].discard(b)
+            beside[b].discard(a)
+        found.append(group)
+    return tuple(found)

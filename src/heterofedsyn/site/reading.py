@@ -1,0 +1,58 @@
+"""From sources of rows to exact counts, without holding the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from heterofedsyn.marginals import Counts, Tally
+from heterofedsyn.schema import Encoder, Fit, Schema
+from heterofedsyn.sources import Source, Watch, read, unwatched
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """The exact counts of a holder's rows, and how the rows fitted; never leaves a site."""
+
+    counts: Counts
+    fit: Fit
+
+
+def count(
+    sources: Sequence[Source],
+    schema: Schema,
+    *,
+    unit: str | None = None,
+    max_rows_per_unit: int = 1,
+    folder: Path | None = None,
+    watch: Watch = unwatched,
+) -> Counted:
+    """The rows of one holder, read once; memory does not grow with them.
+
+    Args:
+        folder: for an encoded copy of the rows, where that is smaller than all their counts.
+
+    Raises:
+        DataError: if the rows cannot be read to their end.
+    """
+    encoder = Encoder(schema, unit, max_rows_per_unit)
+    tally = Tally(schema.domain, folder)
+    for batch in read(sources, encoder.columns, watch):
+        tally.add(encoder.encode(batch).codes)
+    return Counted(tally.counts(), encoder.fit)
+
+
+def check(
+    sources: Sequence[Source],
+    schema: Schema,
+    *,
+    unit: str | None = None,
+    max_rows_per_unit: int = 1,
+    watch: Watch = unwatched,
+) -> Fit:
+    """How the rows of one holder fit a schema; nothing of them is kept."""
+    encoder = Encoder(schema, unit, max_rows_per_unit)
+    for batch in read(sources, encoder.columns, watch):
+        encoder.encode(batch)
+    return encoder.fit

@@ -1,0 +1,34 @@
+"""Reading several sources one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from heterofedsyn.sources.source import Source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Watch: TypeAlias = Callable[[int], None]
+"""Hears how many rows were read so far."""
+
+
+def unwatched(rows: int) -> None:
+    """Nobody wants to know."""
+
+
+def read(
+    sources: Iterable[Source], columns: Sequence[str], watch: Watch = unwatched
+) -> Iterator[pa.RecordBatch]:
+    """The named columns of all rows, batch by batch.
+
+    Raises:
+        DataError: if a column is missing, or rows cannot be read to their end.
+    """
+    rows = 0
+    for source in sources:
+        for batch in source.batches(columns):
+            yield batch
+            rows += batch.num_rows
+            watch(rows)
