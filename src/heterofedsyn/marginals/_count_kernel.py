@@ -110,13 +110,37 @@ def _count_triple(
     if even < rows:
         one = np.uint32(first[even]) * wide + np.uint32(second[even])
         lane0[one * deep + np.uint32(third[even])] += 1
+    _add_pairs(lane0, lane1, height, width, depth, places, out)
+
+
+@njit(cache=True, nogil=True)
+def _add_pairs(
+    lane0: Lanes,
+    lane1: Lanes,
+    height: int,
+    width: int,
+    depth: int,
+    places: Integers,
+    out: Integers,
+) -> None:
+    """Add the three pairs of a table of three; the inner loops are over neighbouring cells."""
+    ahead = np.zeros((width, depth), dtype=np.int32)
+    side = np.empty(depth, dtype=np.int32)
     cell = 0
     for a in range(height):
+        side[:] = 0
         for b in range(width):
+            total = 0
+            one, two, below = lane0[cell : cell + depth], lane1[cell : cell + depth], ahead[b]
             for c in range(depth):
-                many = lane0[cell] + lane1[cell]
-                cell += 1
-                if many:
-                    out[places[0] + a * width + b] += many
-                    out[places[1] + a * depth + c] += many
-                    out[places[2] + b * depth + c] += many
+                many = np.int32(one[c] + two[c])
+                side[c] += many
+                below[c] += many
+                total += int(many)
+            out[places[0] + a * width + b] += total
+            cell += depth
+        for c in range(depth):
+            out[places[1] + a * depth + c] += side[c]
+    for b in range(width):
+        for c in range(depth):
+            out[places[2] + b * depth + c] += ahead[b, c]

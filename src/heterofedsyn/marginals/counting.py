@@ -6,13 +6,13 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
-from itertools import combinations
+from functools import cache, lru_cache
+from itertools import accumulate, combinations
 
 import numpy as np
 
 from heterofedsyn._arrays import Codes, Integers, frozen
-from heterofedsyn.marginals.cover import cover
+from heterofedsyn.marginals.cover import Pair, cover
 from heterofedsyn.schema import Clique, Domain, EncodedTable
 
 _WORTH_A_THREAD = 1_000_000
@@ -55,11 +55,9 @@ class PairTables:
     def __init__(self, domain: Domain, pairs: Sequence[Clique] | None = None) -> None:
         self.pairs = domain.pairs() if pairs is None else tuple(pairs)
         self._sizes = domain.sizes
-        self._cells = [domain.cells(pair) for pair in self.pairs]
-        starts = np.cumsum([0, *self._cells]).tolist()
-        places = [(domain.index(one), domain.index(other)) for one, other in self.pairs]
-        self._start = dict(zip(places, starts, strict=False))
-        self._counts = np.zeros(starts[-1], dtype=np.int64)
+        self._places = tuple((domain.index(one), domain.index(other)) for one, other in self.pairs)
+        self._starts = _starts(self._places, self._sizes)
+        self._counts = np.zeros(self._starts[-1], dtype=np.int64)
 
     def add(self, table: EncodedTable, threads: int | None = None) -> PairTables:
         """Count more rows, by as many threads as there are cores unless told otherwise."""
@@ -72,14 +70,11 @@ class PairTables:
 
         rows = codes.shape[1]
         # Blocks of similar length share a plan.
-        groups = cover(tuple(self._start), self._sizes, 1 << (rows.bit_length() - 1))
-        three = np.array([(*group, -1)[:3] for group in groups], dtype=np.int64)
-        starts = [[self._start[pair] for pair in combinations(group, 2)] for group in groups]
-        places = np.array([(*own, -1, -1)[:3] for own in starts], dtype=np.int64)
+        groups, places = _plan(self._places, self._sizes, 1 << (rows.bit_length() - 1))
         sizes = np.array(self._sizes, dtype=np.int64)
 
         def count(begin: int, end: int) -> None:
-            count_groups(codes, three, sizes, places, begin, end, self._counts)
+            count_groups(codes, groups, sizes, places, begin, end, self._counts)
 
         work = rows * len(groups)
         if threads is None:
@@ -94,11 +89,29 @@ class PairTables:
     def close(self) -> tuple[Marginal, ...]:
         """The tables of all rows so far; no more can be added."""
         counts = frozen(self._counts)
-        starts = list(self._start.values())
+        edges = zip(self._starts[:-1], self._starts[1:], strict=True)
         return tuple(
-            Marginal(pair, counts[start : start + cells])
-            for pair, start, cells in zip(self.pairs, starts, self._cells, strict=True)
+            Marginal(pair, counts[start:stop])
+            for pair, (start, stop) in zip(self.pairs, edges, strict=True)
         )
+
+
+@lru_cache(maxsize=64)
+def _starts(pairs: tuple[Pair, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Where each pair's table begins in one flat vector, and where the last one ends."""
+    return tuple(accumulate((sizes[one] * sizes[other] for one, other in pairs), initial=0))
+
+
+@lru_cache(maxsize=64)
+def _plan(pairs: tuple[Pair, ...], sizes: tuple[int, ...], rows: int) -> tuple[Integers, Integers]:
+    """Groups that cover the pairs, and where their tables begin, as the kernel takes them."""
+    groups = cover(pairs, sizes, rows)
+    start = dict(zip(pairs, _starts(pairs, sizes), strict=False))
+    places = [[start[pair] for pair in combinations(group, 2)] for group in groups]
+    return (
+        np.array([(*group, -1)[:3] for group in groups], dtype=np.int64),
+        np.array([(*own, -1, -1)[:3] for own in places], dtype=np.int64),
+    )
 
 
 def count_single(table: EncodedTable, name: str) -> Marginal:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import combinations
 from typing import TypeAlias
 
@@ -13,11 +12,10 @@ Group: TypeAlias = tuple[int, ...]
 MOST_CELLS = 2**17
 """Of a table of three attributes: two lanes of 32-bit counts then fit a megabyte of cache."""
 
-ROWS_PER_CELL = 8
+ROWS_PER_CELL = 2
 """A larger table takes longer to clear and to add up than its rows take to count."""
 
 
-@lru_cache(maxsize=64)
 def cover(pairs: tuple[Pair, ...], sizes: tuple[int, ...], rows: int) -> tuple[Group, ...]:
     """Groups in which every pair occurs once: as many triples as a greedy choice finds.
 

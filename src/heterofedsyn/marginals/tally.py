@@ -24,6 +24,8 @@ MOST_CELLS = 2**26
 class Tally:
     """Takes rows block by block and gives their exact counts; memory does not grow with rows.
 
+    Used in a `with` statement; the counts outlive it.
+
     Codes go to a file without a name, which no other process can open by a path and which is gone
     when this process is, whatever ends it. Once the codes would be larger than the counts of all
     pairs, they are counted, and from then on only counts are kept.
@@ -43,6 +45,12 @@ class Tally:
         self._tables: PairTables | None = None
         cells = sum(domain.cells(pair) for pair in domain.pairs())
         self._most_copied = 8 * cells if 0 < cells <= MOST_CELLS else None
+
+    def __enter__(self) -> Tally:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._copy.close()
 
     def add(self, codes: Codes) -> None:
         """More rows: one row of codes per attribute.

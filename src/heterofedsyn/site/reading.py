@@ -37,10 +37,10 @@ def count(
         DataError: if the rows cannot be read to their end.
     """
     encoder = Encoder(schema, unit, max_rows_per_unit)
-    tally = Tally(schema.domain, folder)
-    for batch in read(sources, encoder.columns, watch):
-        tally.add(encoder.encode(batch).codes)
-    return Counted(tally.counts(), encoder.fit)
+    with Tally(schema.domain, folder) as tally:
+        for batch in read(sources, encoder.columns, watch):
+            tally.add(encoder.encode(batch).codes)
+        return Counted(tally.counts(), encoder.fit)
 
 
 def check(
