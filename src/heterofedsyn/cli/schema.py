@@ -20,19 +20,24 @@ WHY_PUBLIC = (
 
 @app.command()
 def draft(
-    data: Annotated[Path, typer.Option(help="A public CSV or Parquet file of the same shape.")],
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="LOCATION", help="Public rows of the same shape: CSV, Parquet or a database."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Where the schema goes.")],
     public: Annotated[
-        bool, typer.Option("--public", help="Declares that the file holds no private row.")
+        bool, typer.Option("--public", help="Declares that no row of it is private.")
     ] = False,
     label: Annotated[str | None, typer.Option(help="The column a model would predict.")] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the file if it exists.")
     ] = False,
 ) -> None:
-    """Draft a schema from a PUBLIC file, to be edited by hand.
+    """Draft a schema from PUBLIC rows, to be edited by hand.
 
-    Never from a private one: a schema is published, and a range or category taken from private
+    Never from private ones: a schema is published, and a range or category taken from private
     rows tells everyone about the person it came from.
     """
     from dataclasses import replace
@@ -41,16 +46,17 @@ def draft(
     from heterofedsyn._words import count
     from heterofedsyn.cli._show import note
     from heterofedsyn.schema import draft as draft_schema
-    from heterofedsyn.sources import open_source
+    from heterofedsyn.sources import name_of, open_source
 
+    name = name_of(data)
     if not public:
-        raise PrivacyRefusal(f"{WHY_PUBLIC}; if {data} is public, say so with --public")
+        raise PrivacyRefusal(f"{WHY_PUBLIC}; if {name} is public, say so with --public")
     if out.exists() and not overwrite:
         raise UsageError(f"{out} exists already; pass --overwrite or name another file")
     try:
         schema = draft_schema(open_source(data).batches(None))
     except SchemaError as error:
-        raise SchemaError(f"{data}: {error}") from None
+        raise SchemaError(f"{name}: {error}") from None
     if label is not None:
         schema = replace(schema, label=label)
     with file_written_whole(out) as partial:
@@ -64,8 +70,10 @@ def draft(
 def check(
     schema: Annotated[Path, typer.Option(help="The schema (TOML).")],
     data: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="CSV or Parquet to check against it; repeat."),
+        list[str] | None,
+        typer.Option(
+            metavar="LOCATION", help="CSV, Parquet or a database to check against it; repeat."
+        ),
     ] = None,
     unit: Annotated[
         str | None,
@@ -73,7 +81,7 @@ def check(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Check a schema, and files against it.
+    """Check a schema, and rows against it.
 
     Rows that do not fit are counted by column. For the owner of the data: the counts are
     exact and must not be published.
@@ -85,7 +93,7 @@ def check(
     from heterofedsyn.sources import open_source
 
     found = Schema.load(schema)
-    sources = [open_source(path) for path in data or []]
+    sources = [open_source(location) for location in data or []]
     fit = check_rows(sources, found, unit=unit, watch=pace("rows"))
     ignored = {name for source in sources for name in source.columns}
     ignored -= {*found.domain.names, unit}

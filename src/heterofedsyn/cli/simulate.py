@@ -35,14 +35,18 @@ def simulate(
     delta: Delta,
     out: Annotated[Path, typer.Option(help="Folder for the release.")],
     data: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="CSV or Parquet to be split; repeat to pool files."),
+        list[str] | None,
+        typer.Option(
+            metavar="LOCATION",
+            help="Rows to be split: CSV, Parquet (a file, folder or glob), "
+            "lake.duckdb#TABLE or postgresql://HOST/DB#QUERY; repeat to pool.",
+        ),
     ] = None,
     site: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="[NAME=]FILE",
-            help="CSV or Parquet of one site, site-1, site-2, ... unless named; once per site, "
+            metavar="[NAME=]LOCATION",
+            help="Rows of one site, site-1, site-2, ... unless named; once per site, "
             "instead of --data.",
         ),
     ] = None,
@@ -88,7 +92,7 @@ def simulate(
     overwrite: Overwrite = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Run a federated study on files and write a release.
+    """Run a federated study on files or databases and write a release.
 
     Noise comes from the operating system unless --seed is given.
     """
@@ -121,7 +125,7 @@ def simulate(
     if site and not (sites is None and split is None):
         raise UsageError("--sites and --split cut up --data; leave them out with --site")
     if site:
-        holders = synthesizer.holders(_files(site))
+        holders = synthesizer.holders(_locations(site))
         tables: dict[str, EncodedTable | Counts] = {}
         for name, files in holders.items():
             found = synthesizer.count(files, pace(name))
@@ -159,16 +163,17 @@ def simulate(
         print(f"remark: {remark}")
 
 
-def _files(texts: list[str]) -> dict[str, Path]:
-    """The file of every site; one without a name is named by its place."""
-    found: dict[str, Path] = {}
+def _locations(texts: list[str]) -> dict[str, str]:
+    """The location of every site's rows; a site without a name is named by its place."""
+    from heterofedsyn.sources import check_location, split_name
+
+    found: dict[str, str] = {}
     for number, text in enumerate(texts, start=1):
-        name, equals, file = text.partition("=")
-        if not equals or Path(text).exists():
-            name, file = f"site-{number}", text
+        named, location = split_name(text)
+        name = f"site-{number}" if named is None else named
         if name in found:
             raise UsageError(f"two --site options are named {name!r}; rename one of them")
-        found[name] = Path(file)
+        found[name] = check_location(location)
     return found
 
 

@@ -1,8 +1,19 @@
-"""Where rows come from: files, data frames and streams, all as Arrow record batches."""
+"""Where rows come from: files, databases, data frames and streams, all as Arrow record batches."""
 
 from __future__ import annotations
 
+from heterofedsyn.sources.location import check_location, file_of, name_of, split_name
 from heterofedsyn.sources.reading import Watch, read, unwatched
 from heterofedsyn.sources.source import Source, open_source
 
-__all__ = ["Source", "Watch", "open_source", "read", "unwatched"]
+__all__ = [
+    "Source",
+    "Watch",
+    "check_location",
+    "file_of",
+    "name_of",
+    "open_source",
+    "read",
+    "split_name",
+    "unwatched",
+]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from heterofedsyn.sources.source import Source, check_names
 
 _BLOCK_BYTES = 4 << 20
 _RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
+_TROUBLES = (pa.ArrowException, OSError, UnicodeDecodeError)
 _BAD_TEXT = re.compile(r"(?:Row #(\d+): )?CSV conversion error to string: invalid UTF8")
 
 
@@ -29,8 +30,11 @@ class CsvSource(Source):
     @classmethod
     def open(cls, path: Path) -> CsvSource:
         """The file, after reading its header."""
-        with _one_line(path), _reader(path) as reader:
-            names = reader.schema.names
+        try:
+            with _reader(path) as reader:
+                names = reader.schema.names
+        except _TROUBLES as error:
+            raise DataError(f"{path}: {_explain(error, 0)}") from None
         if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
             raise DataError(
                 f"{path}: found one column, whose cells seem to be separated by "
@@ -49,8 +53,34 @@ class CsvSource(Source):
         return self.header
 
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with _one_line(self.path), _reader(self.path, columns) as reader:
-            yield from reader
+        rows, last = 1, ""  # the header is a row
+        try:
+            # The last cell of the file shows whether a quote was left open.
+            with _reader(self.path, list(dict.fromkeys([*columns, self.header[-1]]))) as reader:
+                for batch in reader:
+                    if batch.num_rows:
+                        rows += batch.num_rows
+                        last = batch.column(batch.schema.get_field_index(self.header[-1]))[
+                            -1
+                        ].as_py()
+                        yield batch.select(list(columns))
+            if re.search(r"[\r\n]", last) and not _ends_in_closed_quote(self.path):
+                raise DataError(
+                    f"{self.path}: {_row(str(rows))} has a quote that is not closed, so that it "
+                    "runs to the end of the file; close it"
+                )
+        except _TROUBLES as error:
+            raise DataError(f"{self.path}: {_explain(error, rows)}") from None
+
+
+def _ends_in_closed_quote(path: Path) -> bool:
+    """Whether the file's last cell ends with a quote that closes it: a pair only stands for one."""
+    tail = b""
+    with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            tail = (tail + block)[-_BLOCK_BYTES:]
+    text = tail.rstrip(b"\r\n")
+    return (len(text) - len(text.rstrip(b'"'))) % 2 == 1
 
 
 def _reader(path: Path, columns: Sequence[str] = ()) -> csv.CSVStreamingReader:
@@ -67,22 +97,14 @@ def _reader(path: Path, columns: Sequence[str] = ()) -> csv.CSVStreamingReader:
     )
 
 
-@contextmanager
-def _one_line(path: Path) -> Iterator[None]:
-    """Turns pyarrow's errors, which quote the row, into a line that does not."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: {_explain(error)}") from None
-
-
-def _explain(error: Exception) -> str:
+def _explain(error: Exception, rows: int) -> str:
+    """Our own words for pyarrow's errors, which quote the row; so many rows were read before."""
     message = str(error)
     if found := _RAGGED.search(message):
         row, expected, cells = found.groups()
         return (
             f"{_row(row)} has {cells} cells but the header has {expected}; "
-            "add the missing commas, or put cells that hold commas in quotes"
+            "add the missing commas, put cells that hold commas in quotes, or close a quote"
         )
     if isinstance(error, UnicodeDecodeError):
         return "the header is not UTF-8; save the file as UTF-8"
@@ -91,12 +113,21 @@ def _explain(error: Exception) -> str:
     if "Empty CSV" in message:
         return "the file is empty, or its header does not end with a line break; add a header"
     if "straddling" in message:
-        return f"a row is longer than {_BLOCK_BYTES:,} bytes; look for a quote that is not closed"
+        return (
+            f"a row{_after(rows)} is longer than {_BLOCK_BYTES:,} bytes; "
+            "look for a quote that is not closed"
+        )
+    if isinstance(error, FileNotFoundError):
+        return "the file is gone; check the path"
     if isinstance(error, PermissionError):
         return "reading it is not permitted; ask for access"
     if isinstance(error, OSError):
-        return "the file is damaged or cut short; make it again"
+        return f"the file is damaged or cut short{_after(rows)}; make it again"
     return "not a readable CSV file; save it again as CSV in UTF-8"
+
+
+def _after(rows: int) -> str:
+    return f" after row {rows} (the header is row 1)" if rows else ""
 
 
 def _row(number: str | None) -> str:

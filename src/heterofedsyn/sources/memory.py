@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,11 +25,15 @@ def open_object(table: object) -> Source:
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     if isinstance(table, pa.Table):
-        return FrameSource(kind, check_names(kind, table.column_names), table.select)
+        return FrameSource(kind, check_names(kind, table.column_names), partial(_of_arrow, table))
     if _is(table, "pandas", "DataFrame"):
         return _open_pandas(table, kind)
     if _is(table, "polars", "DataFrame") or _is(table, "polars", "LazyFrame"):
         return _open_polars(table, kind)
+    if _is(table, "duckdb", "DuckDBPyRelation"):
+        from heterofedsyn.sources.duckdb_query import RelationSource
+
+        return RelationSource(kind, table)
     if not hasattr(table, "__arrow_c_stream__"):
         raise UsageError(
             f"cannot read rows from an object of type {type(table).__name__}; pass {_ACCEPTED}"
@@ -41,11 +47,11 @@ def open_object(table: object) -> Source:
 
 @dataclass(frozen=True, eq=False)
 class FrameSource(Source):
-    """A table that can be read again; `select` gives some of its columns as an Arrow table."""
+    """A table that can be read again; `read` gives some of its columns batch by batch."""
 
     kind: str
     header: tuple[str, ...]
-    select: Callable[[list[str]], pa.Table]
+    read: Callable[[list[str]], Iterator[pa.RecordBatch]]
 
     @property
     def name(self) -> str:
@@ -58,7 +64,7 @@ class FrameSource(Source):
         return self.header
 
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield from self.select(list(columns)).to_batches(max_chunksize=BATCH_ROWS)
+        return self.read(list(columns))
 
 
 class StreamSource(Source):
@@ -98,32 +104,62 @@ def _selected(
         raise DataError(f"{name}: the stream broke off; open it again") from None
 
 
+def _of_arrow(table: pa.Table, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    yield from table.select(columns).to_batches(max_chunksize=BATCH_ROWS)
+
+
 def _open_pandas(frame: Any, kind: str) -> Source:
     header = check_names(kind, [str(column) for column in frame.columns])
 
-    def select(columns: list[str]) -> pa.Table:
-        some = frame.iloc[:, [header.index(column) for column in columns]]
-        try:
-            table = pa.Table.from_pandas(some, preserve_index=False)
-        except pa.ArrowException as error:
-            mixed = _MIXED.search(str(error))
-            column = f"column {mixed.group(1)!r}" if mixed else "a column"
-            raise DataError(
-                f"{kind}: {column} mixes kinds of values; convert it first, say with .astype(str)"
-            ) from None
-        return table.rename_columns(columns)
+    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        some = frame.iloc[:, [header.index(column) for column in columns]].set_axis(columns, axis=1)
+        # Python objects get the type that fits all of them, so these columns cannot be cut up.
+        loose = [column for column in columns if str(some[column].dtype) == "object"]
+        whole = {column: _of_pandas(some[[column]], kind)[column] for column in loose}
+        for start in range(0, len(some), BATCH_ROWS):
+            rows = slice(start, start + BATCH_ROWS)
+            part = _of_pandas(some.iloc[rows].drop(columns=loose), kind)
+            arrays = {column: array[rows] for column, array in whole.items()}
+            arrays |= {column: part[column] for column in part.column_names}
+            chosen = pa.table({column: arrays[column] for column in columns})
+            yield from chosen.combine_chunks().to_batches()
 
-    return FrameSource(kind, header, select)
+    return FrameSource(kind, header, read)
+
+
+def _of_pandas(frame: Any, kind: str) -> pa.Table:
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        mixed = _MIXED.search(str(error))
+        names = [mixed[1]] if mixed else list(frame.columns)
+        column = f"column {names[0]!r}" if len(names) == 1 else "a column"
+        raise DataError(
+            f"{kind}: {column} mixes kinds of values, or holds a kind that tables do not have; "
+            "convert it first, say with .astype(str)"
+        ) from None
 
 
 def _open_polars(frame: Any, kind: str) -> Source:
-    def select(columns: list[str]) -> pa.Table:
+    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
         with _quiet(kind):
-            return pa.table(frame.lazy().select(columns).collect())
+            for part in _parts(frame.lazy().select(columns)):
+                yield from pa.table(part).to_batches(max_chunksize=BATCH_ROWS)
 
     with _quiet(kind):
         header = tuple(frame.collect_schema().names())
-    return FrameSource(kind, header, select)
+    return FrameSource(kind, header, read)
+
+
+def _parts(query: Any) -> Iterator[Any]:
+    """The rows of a lazy query as frames of bounded length, in order."""
+    if not hasattr(query, "collect_batches"):  # before polars 1.34
+        yield from query.collect(engine="streaming").iter_slices(BATCH_ROWS)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that this may change in polars
+        parts = query.collect_batches(chunk_size=BATCH_ROWS)
+    yield from parts
 
 
 @contextmanager

@@ -1,9 +1,9 @@
-"""Parquet files."""
+"""Parquet: one file, or many as one table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,37 +13,87 @@ import pyarrow.parquet as pq
 from heterofedsyn.errors import DataError
 from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
 
+_DAMAGED = "not a Parquet file, or damaged or cut short; make it again"
+
 
 @dataclass(frozen=True)
 class ParquetSource(Source):
-    """A Parquet file; text is read as dictionaries, so that each distinct value is seen once."""
+    """Parquet files, one after the other; the first says which columns there are.
 
-    path: Path
-    schema: pa.Schema
+    Text is read as dictionaries, so that each distinct value is seen once.
+    """
+
+    text: str
+    paths: tuple[Path, ...]
+    header: tuple[str, ...]
 
     @classmethod
-    def open(cls, path: Path) -> ParquetSource:
-        """The file, after reading its footer."""
-        with _one_line(path):
-            schema = pq.read_schema(path)
-        check_names(str(path), schema.names)
-        return cls(path, schema)
+    def open(cls, text: str, paths: Sequence[Path]) -> ParquetSource:
+        """The files, after reading the footer of the first."""
+        first = paths[0]
+        with _one_line(first):
+            schema = pq.read_schema(first)
+        return cls(text, tuple(paths), check_names(str(first), schema.names))
 
     @property
     def name(self) -> str:
-        """The path."""
-        return str(self.path)
+        """The path, folder or glob."""
+        return self.text
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names in the footer."""
-        return tuple(self.schema.names)
+        """The names in the first footer."""
+        return self.header
 
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        texts = [name for name in columns if _is_text(self.schema.field(name).type)]
-        with _one_line(self.path), pq.ParquetFile(self.path, read_dictionary=texts) as file:
-            for batch in file.iter_batches(BATCH_ROWS, columns=list(columns)):
-                yield batch.select(list(columns))
+        for path in self.paths:
+            with _one_line(path):
+                schema = pq.read_schema(path)
+            for column in columns:
+                if column not in schema.names:
+                    raise DataError(
+                        f"{path}: no column {column!r}, which {self.paths[0].name} has; "
+                        "files read together need the same columns"
+                    )
+            yield from _batches_of(path, schema, list(columns))
+
+
+def _batches_of(path: Path, schema: pa.Schema, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    texts = [name for name in columns if _is_text(schema.field(name).type)]
+    with _one_line(path):
+        file = pq.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True)
+    with closing(file):
+        batches = file.iter_batches(BATCH_ROWS, columns=columns)
+        done = 0
+        while True:
+            try:
+                batch = next(batches, None)
+            except (pa.ArrowException, OSError):
+                group = _damaged_group(file, columns, done)
+                many = file.metadata.num_row_groups
+                raise DataError(
+                    f"{path}: row group {group} of {many} is damaged or cut short; make it again"
+                ) from None
+            if batch is None:
+                return
+            done += batch.num_rows
+            yield batch.select(columns)
+
+
+def _damaged_group(file: pq.ParquetFile, columns: list[str], done: int) -> int:
+    """Which row group cannot be read, counted from 1, when so many rows could be."""
+    before = 0
+    last = file.metadata.num_row_groups
+    for group in range(last):
+        before += file.metadata.row_group(group).num_rows
+        if before <= done:
+            continue
+        try:
+            for _ in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns):
+                pass
+        except (pa.ArrowException, OSError):
+            return group + 1
+    return last
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -52,12 +102,12 @@ def _is_text(kind: pa.DataType) -> bool:
 
 @contextmanager
 def _one_line(path: Path) -> Iterator[None]:
-    """Turns pyarrow's errors into one line."""
+    """Turns pyarrow's errors on a file's footer into one line."""
     try:
         yield
+    except FileNotFoundError:
+        raise DataError(f"{path}: the file is gone; check the path") from None
     except PermissionError:
         raise DataError(f"{path}: reading it is not permitted; ask for access") from None
     except (pa.ArrowException, OSError):
-        raise DataError(
-            f"{path}: not a Parquet file, or damaged or cut short; make it again"
-        ) from None
+        raise DataError(f"{path}: {_DAMAGED}") from None

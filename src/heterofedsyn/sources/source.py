@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from heterofedsyn.errors import DataError, UsageError, did_you_mean
+from heterofedsyn.errors import DataError, did_you_mean
+from heterofedsyn.sources.location import Location, parse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ class Source(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What messages call the source: a path, or the kind of object."""
+        """What messages call the source: a path, a database, or the kind of object."""
 
     @property
     @abstractmethod
@@ -50,36 +50,46 @@ class Source(ABC):
 
 
 def open_source(table: object) -> Source:
-    """A source for a path (.csv, .csv.gz, .parquet), a data frame or an Arrow stream.
+    """A source for a location (a path or a database), a data frame or an Arrow stream.
 
     Raises:
-        DataError: the file is missing, empty or damaged.
+        DataError: a file is missing, empty or damaged, or a database does not give the rows.
         UsageError: it is not a table, or of a kind that cannot be read.
     """
     if isinstance(table, Source):
         return table
     if isinstance(table, str | os.PathLike):
-        return _open_file(Path(table))
+        location = parse(os.fsdecode(table))
+        return OPENERS[location.kind](location)
     from heterofedsyn.sources import memory
 
     return memory.open_object(table)
 
 
-def _open_file(path: Path) -> Source:
-    if path.is_dir():
-        raise UsageError(f"{path}: a folder; name one .csv or .parquet file in it")
-    if not path.exists():
-        raise DataError(f"{path}: there is no such file; check the path")
-    name = path.name.lower()
-    if name.endswith((".csv", ".csv.gz")):
-        from heterofedsyn.sources.csv_file import CsvSource
+def _open_file(location: Location) -> Source:
+    from heterofedsyn.sources.files import open_file
 
-        return CsvSource.open(path)
-    if name.endswith((".parquet", ".pq")):
-        from heterofedsyn.sources.parquet_file import ParquetSource
+    return open_file(location.place)
 
-        return ParquetSource.open(path)
-    raise UsageError(f"{path}: cannot read this kind of file; use .csv, .csv.gz or .parquet")
+
+def _open_duckdb(location: Location) -> Source:
+    from heterofedsyn.sources.duckdb_query import DuckdbSource
+
+    return DuckdbSource.open(location)
+
+
+def _open_postgresql(location: Location) -> Source:
+    from heterofedsyn.sources.postgresql_query import PostgresqlSource
+
+    return PostgresqlSource.open(location)
+
+
+OPENERS: dict[str, Callable[[Location], Source]] = {
+    "duckdb": _open_duckdb,
+    "file": _open_file,
+    "postgresql": _open_postgresql,
+}
+"""What opens each kind of location; `sources.location` tells the kinds apart."""
 
 
 def check_names(source: str, columns: Sequence[str]) -> tuple[str, ...]:

@@ -1,0 +1,157 @@
+"""Rows of a query in a DuckDB file, or of a DuckDB relation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn.sources.location import Location
+from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
+
+_PLAIN = re.compile(
+    r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|BOOLEAN|FLOAT|DOUBLE|DECIMAL.*|VARCHAR|ENUM.*|DATE|"
+    r"TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?|\"NULL\")(?<!\])"
+)
+"""Types whose Arrow form the schema reads; others are turned into text."""
+
+_SAYINGS = {
+    "CatalogException": "the query names a table or function that is not there; mend the query",
+    "BinderException": "the query names a column or table that is not there; mend the query",
+    "ParserException": "the query is not SQL that DuckDB reads; mend the query",
+    "SyntaxException": "the query is not SQL that DuckDB reads; mend the query",
+    "ConversionException": "the query casts a value that does not fit the type; use TRY_CAST",
+    "OutOfRangeException": "the query computes a number that is too large; mend the query",
+    "OutOfMemoryException": "the query needs more memory than DuckDB may use; read fewer rows",
+    "PermissionException": "the query does what a read-only connection may not; only select rows",
+}
+"""What is said instead of DuckDB's own words, which may quote a row."""
+
+
+@dataclass(frozen=True, eq=False)
+class DuckdbSource(Source):
+    """A query in a file that is opened for reading only, anew for every reading."""
+
+    location: Location
+    header: tuple[str, ...]
+
+    @classmethod
+    def open(cls, location: Location) -> DuckdbSource:
+        """The query, after asking which columns it gives."""
+        if not Path(location.place).is_file():
+            raise DataError(f"{location.name}: there is no such file; check the path")
+        with _connected(location) as connection:
+            names = _relation(connection, location.query).columns
+        return cls(location, check_names(location.name, names))
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self.location.name
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names that the query gives."""
+        return self.header
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with _connected(self.location) as connection:
+            yield from _stream(_relation(connection, self.location.query), columns)
+
+
+@dataclass(frozen=True, eq=False)
+class RelationSource(Source):
+    """A relation of somebody's own connection; it runs anew for every reading."""
+
+    kind: str
+    relation: Any
+
+    @property
+    def name(self) -> str:
+        """The kind of object."""
+        return self.kind
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the relation's columns."""
+        with _one_line(self.kind):
+            return check_names(self.kind, self.relation.columns)
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with _one_line(self.kind):
+            yield from _stream(self.relation, columns)
+
+
+def _relation(connection: Any, query: str) -> Any:
+    """A query as a relation; line breaks keep a comment at its end from hiding the bracket."""
+    return connection.sql(f"SELECT * FROM (\n{query}\n) AS rows_of_the_query")
+
+
+def _stream(relation: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    wanted = ", ".join(_expression(column, kinds[column]) for column in columns)
+    # `execute` would put all rows into memory before the first is given.
+    yield from relation.project(wanted).to_arrow_reader(BATCH_ROWS)
+
+
+def _expression(column: str, kind: str) -> str:
+    quoted = '"' + column.replace('"', '""') + '"'
+    return quoted if _PLAIN.fullmatch(kind) else f"CAST({quoted} AS VARCHAR) AS {quoted}"
+
+
+@contextmanager
+def _connected(location: Location) -> Iterator[Any]:
+    try:
+        import duckdb
+    except ImportError:
+        raise UsageError(
+            "reading DuckDB files needs the extra `duckdb`: pip install 'heterofedsyn[duckdb]'"
+        ) from None
+    with _one_line(location.name):
+        # An extension would be fetched from the internet.
+        settings = {"autoinstall_known_extensions": "false"}
+        with duckdb.connect(location.place, read_only=True, config=settings) as connection:
+            yield connection
+
+
+@contextmanager
+def _one_line(name: str) -> Iterator[None]:
+    """Turns DuckDB's errors, which may quote a row, into a line that does not."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        raise DataError(f"{name}: {_explain(error)}") from None
+
+
+def _explain(error: Exception) -> str:
+    for kind in type(error).__mro__:
+        if saying := _SAYINGS.get(kind.__name__):
+            return saying
+    said = str(error)
+    if "Could not set lock" in said:
+        return "another process has it open for writing; close it there, or read a copy"
+    if "Permission denied" in said:
+        return "reading it is not permitted; ask for access"
+    for kind_of_error, saying in _SAYINGS.items():  # errors in the middle come as Arrow's
+        if said.startswith(_heading(kind_of_error)):
+            return saying
+    if type(error).__name__ == "IOException" or said.startswith("IO Error"):
+        return (
+            "not a DuckDB file of a version that is read here, or damaged, or the query names a "
+            "file that is not there; open it with DuckDB to see"
+        )
+    return f"DuckDB could not run the query ({type(error).__name__}); run it there to see why"
+
+
+def _heading(name: str) -> str:
+    """How DuckDB starts the text of an error: "Out of Range Error"."""
+    words = re.findall("[A-Z][a-z]*", name.removesuffix("Exception"))
+    return " ".join(words) + " Error"

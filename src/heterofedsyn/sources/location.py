@@ -1,0 +1,183 @@
+"""Locations: one text says where rows are, on the command line, in settings and in Python.
+
+A path (`.csv`, `.csv.gz`, `.parquet`, `.pq`), a folder or glob of Parquet files, a DuckDB file with
+a query (`lake.duckdb#SELECT ...`) or a PostgreSQL database with one (`postgresql://host/db#icu`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from glob import has_magic
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode
+
+from heterofedsyn.errors import UsageError
+
+NO_PASSWORD = (
+    "a location holds no password, for it is logged and kept in files; leave it out and give it by "
+    "PGPASSWORD, PGPASSFILE, ~/.pgpass or PGSERVICEFILE"
+)
+_SECRETS = {
+    "oauth_client_secret",
+    "password",
+    "scram_client_key",
+    "scram_server_key",
+    "sslpassword",
+}
+_DATABASE_FILES = (".duckdb", ".ddb", ".db")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_HOSTS = re.compile(r"[\w.,:%\[\]-]*", re.ASCII)
+_WORD = r'(?:[^\W\d][\w$]*|"(?:[^"]|"")+")'
+_TABLE = re.compile(rf"{_WORD}(?:\.{_WORD}){{0,2}}")
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where rows are.
+
+    Attributes:
+        kind: which opener reads it: file, duckdb or postgresql.
+        name: what messages call it; no user, parameter or query is in it.
+        place: a path, or what a driver connects to.
+        query: SQL that gives the rows, or nothing for files.
+    """
+
+    kind: str
+    name: str
+    place: str
+    query: str = ""
+
+
+def parse(text: str) -> Location:
+    """What a location says; nothing is opened.
+
+    >>> parse("lake.duckdb#icu").query
+    'SELECT * FROM icu'
+
+    Raises:
+        UsageError: a password, an unknown scheme, or a database without a query.
+    """
+    if not text.strip() or "\0" in text:
+        raise UsageError("a location is empty or holds a zero byte; name a file or a database")
+    scheme = _SCHEME.match(text)
+    if scheme and (known := SCHEMES.get(scheme[1].lower())):
+        return known(text)
+    if scheme and text.startswith("//", scheme.end()):
+        raise UsageError(
+            f"there is no reader for {scheme[1]}:// locations; use a path, "
+            f"{', '.join(f'{name}:' for name in SCHEMES)}"
+        )
+    path, _, query = text.partition("#")
+    if path.lower().endswith(_DATABASE_FILES):
+        return Location("duckdb", path, path, _query(path, query))
+    if re.search(r"(?i)\bpassword\s*=", text):
+        raise UsageError(NO_PASSWORD)
+    return Location("file", text, text)
+
+
+def check_location(text: str) -> str:
+    """The same text, if it is a location; nothing is opened.
+
+    Raises:
+        UsageError: a password, an unknown scheme, or a database without a query.
+    """
+    parse(text)
+    return text
+
+
+def name_of(text: str) -> str:
+    """What messages may call a location: no user, parameter or query is in it.
+
+    >>> name_of("postgresql://me@db.example.org:5433/icu?sslmode=require#SELECT * FROM stays")
+    'postgresql://db.example.org:5433/icu'
+    """
+    return parse(text).name
+
+
+def file_of(text: str) -> Path | None:
+    """The path of a location, or None when its rows are not in a file of this machine.
+
+    >>> file_of("postgresql://db.example.org/icu#stays") is None
+    True
+    """
+    location = parse(text)
+    return Path(location.place) if location.kind in ("file", "duckdb") else None
+
+
+def split_name(text: str) -> tuple[str | None, str]:
+    """The name and the location of `NAME=LOCATION`; no name when there is none.
+
+    >>> split_name("north=lake.db#SELECT * FROM icu WHERE ward = 'a'")
+    ('north', "lake.db#SELECT * FROM icu WHERE ward = 'a'")
+    >>> split_name("postgresql:///icu?service=north#stays")
+    (None, 'postgresql:///icu?service=north#stays')
+    """
+    name, equals, location = text.partition("=")
+    if not equals or re.search("[#:]", name) or Path(text).exists():
+        return None, text
+    return (None, text) if "/" in name and matches(text) else (name, location)
+
+
+def matches(text: str) -> list[Path]:
+    """The files that a glob finds, in order; none for a text without wildcards."""
+    pattern = Path(text)
+    if not has_magic(text):
+        return []
+    found = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
+    return sorted(path for path in found if path.is_file() and path.name[0] not in "._")
+
+
+def _duckdb(text: str) -> Location:
+    path, _, query = text.partition(":")[2].partition("#")
+    if not path:
+        raise UsageError("duckdb: needs the path of a file; write duckdb:lake.db#TABLE")
+    return Location("duckdb", path, path, _query(path, query))
+
+
+def _postgresql(text: str) -> Location:
+    """A URL as libpq takes it, read by hand so that no part that may be a secret is repeated."""
+    address, _, query = text.partition("#")
+    if not address.partition(":")[2].startswith("//"):
+        raise UsageError("a PostgreSQL location starts with postgresql://, then host, / and name")
+    rest, _, parameters = address.partition("://")[2].partition("?")
+    authority, _, database = rest.partition("/")
+    user, at, hosts = authority.rpartition("@")
+    given = parse_qsl(parameters, keep_blank_values=True)
+    if ":" in user or "@" in database or "@" in user or _SECRETS & {key for key, _ in given}:
+        raise UsageError(NO_PASSWORD)
+    ports = re.findall(r":([^,:\]]*)(?=,|$)", hosts)
+    if not _HOSTS.fullmatch(hosts) or not all(port.isdigit() or not port for port in ports):
+        raise UsageError(
+            "the host of a PostgreSQL location is not host:port; write %XX for other characters"
+        )
+    name = f"postgresql://{hosts}/{database}"
+    place = f"postgresql://{user}{at}{hosts}/{database}"
+    if given:
+        place += f"?{urlencode(given, quote_via=_percent)}"
+    return Location("postgresql", name, place, _query(name, query))
+
+
+SCHEMES: dict[str, Callable[[str], Location]] = {
+    "duckdb": _duckdb,
+    "postgres": _postgresql,
+    "postgresql": _postgresql,
+}
+"""How a location that starts with a scheme is read; `sources.source` opens what is found."""
+
+
+def _query(name: str, text: str) -> str:
+    """SQL for the rows: a query as it is, or all of a table."""
+    query = text.strip().rstrip(";").rstrip()
+    if _TABLE.fullmatch(query):
+        return f"SELECT * FROM {query}"
+    if not re.search(r"\s", query):
+        raise UsageError(f"{name}: say which rows: #TABLE or #SELECT ... after the location")
+    return query
+
+
+def _percent(text: str, safe: str | bytes, encoding: str | None, errors: str | None) -> str:
+    from urllib.parse import quote
+
+    return quote(text, "/", encoding, errors)
