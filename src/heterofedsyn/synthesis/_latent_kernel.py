@@ -31,15 +31,26 @@ def sweep(
         spread: the standard deviation of each attribute given the others.
     """
     attributes, rows = latent.shape
+    own = np.empty(attributes)
     for row in range(rows):
         for k in range(attributes):
-            mean = 0.0
-            for j in range(attributes):
-                mean += weights[k, j] * latent[j, row]
+            own[k] = latent[k, row]
+        for k in range(attributes):
+            mean = _product(weights[k], own)
             group = groups[k, row]
             low = (lower[k, group] - mean) / spread[k]
             high = (upper[k, group] - mean) / spread[k]
-            latent[k, row] = mean + spread[k] * _draw_between(low, high, rng)
+            own[k] = mean + spread[k] * _draw_between(low, high, rng)
+            latent[k, row] = own[k]
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _product(weights: Floats, values: Floats) -> float:
+    """Added up in any order, so that several are added at once."""
+    total = 0.0
+    for j in range(weights.size):
+        total += weights[j] * values[j]
+    return total
 
 
 @njit(cache=True, nogil=True)
@@ -50,6 +61,9 @@ def _draw_between(low: float, high: float, rng: np.random.Generator) -> float:
     begin, end = max(low, nearest - reach), min(high, nearest + reach)
     for _ in range(_MOST_TRIES):
         value = begin + (end - begin) * rng.random()
-        if rng.random() < math.exp(0.5 * (nearest * nearest - value * value)):
+        chance = rng.random()
+        exponent = 0.5 * (nearest * nearest - value * value)
+        # Most are accepted without the exponential, which is at least 1 + exponent.
+        if chance < 1.0 + exponent or chance < math.exp(exponent):
             return value
     return nearest

@@ -4,34 +4,45 @@ from __future__ import annotations
 
 import numpy as np
 
-from heterofedsyn._arrays import Floats, Integers
+from heterofedsyn._arrays import Codes, Floats, Integers
 
 
-def allocate(weights: Floats, rows: int, rng: np.random.Generator) -> Integers:
+def allocate(weights: Floats, rows: int, rng: np.random.Generator) -> Codes:
     """Codes for so many rows, each as often as its weight says up to less than one row, shuffled.
 
     >>> sorted(allocate(np.array([1.0, 3.0]), 8, np.random.default_rng(0)).tolist())
     [0, 0, 1, 1, 1, 1, 1, 1]
     """
-    return allocate_within(np.zeros(rows, dtype=np.int64), weights[None, :], rng)
+    return allocate_within(np.zeros(rows, dtype=np.uint16), weights[None, :], rng)
 
 
-def allocate_within(strata: Integers, weights: Floats, rng: np.random.Generator) -> Integers:
+def allocate_within(
+    strata: Integers | Codes, weights: Floats, rng: np.random.Generator
+) -> Codes:
     """A code for every row, allocated separately among the rows of each stratum.
 
     Args:
         strata: the stratum of every row.
         weights: one row of weights per stratum; all zero means any code alike.
     """
+    from heterofedsyn.synthesis._allocation_kernel import deal
+
     order = rng.permutation(strata.size)
-    order = order[np.argsort(strata[order], kind="stable")]
-    codes = np.empty(strata.size, dtype=np.int64)
-    values = np.tile(np.arange(weights.shape[1]), len(weights))
-    codes[order] = np.repeat(values, allocated(strata, weights, rng).ravel())
+    counts = allocated(strata, weights, rng)
+    places = np.cumsum(counts.sum(axis=1)) - counts.sum(axis=1)
+    own = strata.astype(np.uint16 if len(weights) <= 2**16 else np.uint32)
+    codes = np.empty(strata.size, dtype=np.uint16)
+    deal(order, own, in_order(counts), places, codes)
     return codes
 
 
-def allocated(strata: Integers, weights: Floats, rng: np.random.Generator) -> Integers:
+def in_order(counts: Integers) -> Codes:
+    """The codes of each stratum's rows, in increasing order, stratum by stratum."""
+    strata, codes = counts.shape
+    return np.repeat(np.tile(np.arange(codes, dtype=np.uint16), strata), counts.ravel())
+
+
+def allocated(strata: Integers | Codes, weights: Floats, rng: np.random.Generator) -> Integers:
     """How many rows of each stratum get each code: whole parts first, then what is left by lot."""
     many = np.bincount(strata, minlength=len(weights))
     expected = _shares(weights) * many[:, None]

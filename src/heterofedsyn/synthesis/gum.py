@@ -61,12 +61,13 @@ def run_pass(
     rng: np.random.Generator,
 ) -> None:
     """Visit every pair once, the worst first, changing `codes` in place."""
-    from heterofedsyn.synthesis._gum_kernel import move_records
+    from heterofedsyn.synthesis._gum_kernel import Work, move_records
 
     alpha = DECAY ** (turn // DECAY_EVERY)
     copying = 0.5 if turn % 2 == 0 else 1.0
     pairs = list(wanted)
     found = count_pairs(EncodedTable(domain, codes.view()), pairs)
+    work = Work.of(codes.shape[1], max(map(domain.cells, pairs), default=1))
     errors = [np.abs(wanted[m.clique].ravel() - m.counts).sum() for m in found]
     for place in np.argsort(-np.array(errors), kind="stable"):
         first, second = pairs[place]
@@ -79,5 +80,6 @@ def run_pass(
             target,
             alpha,
             copying,
+            work,
             rng,
         )

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from heterofedsyn._arrays import Floats, Integers
+from heterofedsyn._arrays import Codes, Floats
 from heterofedsyn.errors import HeterofedsynWarning, UsageError
 from heterofedsyn.schema import Clique, Domain, EncodedTable
 from heterofedsyn.synthesis.allocation import allocate, allocate_within
@@ -191,9 +191,9 @@ def _fit(estimates: Estimates, structure: Structure, iterations: int) -> dict[Cl
 
 def _draw(
     tables: dict[Clique, Floats], structure: Structure, rows: int, rng: np.random.Generator
-) -> dict[str, Integers]:
+) -> dict[str, Codes]:
     """Every attribute given those eliminated after it, which no other could tell more about."""
-    columns: dict[str, Integers] = {}
+    columns: dict[str, Codes] = {}
     for name, *given in reversed(structure.cliques):
         clique = next(clique for clique in tables if {name, *given} <= {*clique})
         shown = [clique.index(other) for other in (*given, name)]

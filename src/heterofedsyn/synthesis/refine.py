@@ -38,7 +38,7 @@ def refine(
     values: Sequence[Floats],
     ordered: Mapping[int, bool],
     rng: np.random.Generator,
-) -> list[Integers]:
+) -> list[Codes]:
     """A value code for every row and attribute, given the group codes.
 
     Args:
@@ -52,16 +52,39 @@ def refine(
     for place, (own, counts) in enumerate(zip(groups, values, strict=True)):
         weights = np.zeros((int(own.max()) + 1, counts.size))
         weights[own, np.arange(counts.size)] = counts + 1e-9
-        strata = codes[place].astype(np.int64)
-        if place not in latent:
+        strata = codes[place]
+        if place in latent:
+            many = allocated(strata, weights, rng)
+            columns.append(_ranked(strata, latent[place], many))
+        else:
             columns.append(allocate_within(strata, weights, rng))
-            continue
-        order = np.lexsort((latent[place], strata))
-        many = allocated(strata, weights, rng)
-        column = np.empty(strata.size, dtype=np.int64)
-        column[order] = np.repeat(np.tile(np.arange(counts.size), len(weights)), many.ravel())
-        columns.append(column)
     return columns
+
+
+def _ranked(strata: Codes, latent: Floats, counts: Integers) -> Codes:
+    """So many of each code in every stratum, in the order of the rows' latent values."""
+    column = np.empty(strata.size, dtype=np.uint16)
+    order = np.argsort(strata, kind="stable")
+    ends = np.cumsum(counts.sum(axis=1))
+    for stratum, end in enumerate(ends):
+        own, many = order[end - counts[stratum].sum() : end], counts[stratum]
+        if np.count_nonzero(many) == 1:
+            column[own] = many.argmax()
+        elif own.size:
+            column[own] = _by_rank(latent[own], np.cumsum(many)[:-1])
+    return column
+
+
+def _by_rank(values: Floats, cuts: Integers) -> Integers:
+    """For every value how many of the cuts its rank has passed; equal values rank as they come."""
+    in_order = np.sort(values)
+    within = cuts[(cuts > 0) & (cuts < values.size)]
+    if np.all(in_order[within - 1] < in_order[within]):
+        first = np.append(in_order, np.inf)[cuts]
+        return np.searchsorted(first, values, side="right")
+    ranks = np.empty(values.size, dtype=np.int64)
+    ranks[np.argsort(values, kind="stable")] = np.arange(values.size)
+    return np.searchsorted(cuts, ranks, side="right")
 
 
 def _latent(

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from heterofedsyn._arrays import Floats, Integers
+from heterofedsyn._arrays import Codes, Floats
 from heterofedsyn.errors import UsageError
 from heterofedsyn.schema import EncodedTable
 from heterofedsyn.synthesis.allocation import allocate, allocate_within
@@ -91,9 +91,9 @@ def steps(estimates: Estimates) -> tuple[Step, ...]:
     return tuple(found.values())
 
 
-def _sample(estimates: Estimates, rows: int, rng: np.random.Generator) -> dict[str, Integers]:
+def _sample(estimates: Estimates, rows: int, rng: np.random.Generator) -> dict[str, Codes]:
     """Group codes of every attribute."""
-    columns: dict[str, Integers] = {}
+    columns: dict[str, Codes] = {}
     for step in steps(estimates):
         if step.parent is None:
             columns[step.name] = _root(estimates, step.name, step.given_label, columns, rows, rng)
@@ -108,10 +108,10 @@ def _root(
     estimates: Estimates,
     name: str,
     leans_on_label: bool,
-    columns: dict[str, Integers],
+    columns: dict[str, Codes],
     rows: int,
     rng: np.random.Generator,
-) -> Integers:
+) -> Codes:
     """An attribute without a parent: given the label if they depend, else by itself."""
     label = estimates.label
     if label is None or not leans_on_label:
@@ -124,16 +124,16 @@ def _child(
     parent: str,
     name: str,
     leans_on_label: bool,
-    columns: dict[str, Integers],
+    columns: dict[str, Codes],
     rng: np.random.Generator,
-) -> Integers:
+) -> Codes:
     """An attribute given its parent, and given the label if they depend."""
     label = estimates.label
     pair = estimates.table(parent, name)
     if label is None or not leans_on_label:
         return allocate_within(columns[parent], pair, rng)
     labels, parents = estimates.singles[label].size, pair.shape[0]
-    strata = columns[label] * parents + columns[parent]
+    strata = columns[label].astype(np.int64) * parents + columns[parent]
     found = np.bincount(strata, minlength=labels * parents).reshape(labels, parents)
     joint = _joint(found.astype(np.float64), estimates.table(label, name), pair)
     return allocate_within(strata, joint.reshape(labels * parents, -1), rng)
