@@ -47,7 +47,7 @@ def make_site(place: Path, schema: Schema = SCHEMA, rows: int = 20, **terms: Any
         "folder": folder,
         "name": "one",
         "schema": place / "schema.toml",
-        "source": place / "rows.csv",
+        "source": str(place / "rows.csv"),
         "epsilon": 10.0,
         "delta": 1e-9,
         "study_epsilon": 2.0,
@@ -59,7 +59,7 @@ def make_site(place: Path, schema: Schema = SCHEMA, rows: int = 20, **terms: Any
     settings = SiteSettings(**{**usual, **terms})
     settings.anchor.parent.mkdir(parents=True)
     schema.save(settings.schema)
-    write_rows(settings.source, schema, rows)
+    write_rows(Path(settings.source), schema, rows)
     Books.create(folder, settings.anchor)
     settings.studies.mkdir()
     (folder / "site.toml").write_text(settings.to_toml())

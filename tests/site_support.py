@@ -41,7 +41,7 @@ def make_settings(place: Path, schema: Schema = SCHEMA, **other: Any) -> SiteSet
         "folder": place / "site",
         "name": "elmwood",
         "schema": place / "schema.toml",
-        "source": write_rows(place, schema),
+        "source": str(write_rows(place, schema)),
         "epsilon": 3.0,
         "delta": 1e-9,
         "study_epsilon": 1.0,

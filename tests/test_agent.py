@@ -454,7 +454,7 @@ def test_a_row_that_does_not_fit_changes_nothing_but_the_stewards_log(tmp_path: 
     answers = []
     for name, extra in (("clean", ""), ("dirty", "v0,SECRET,v1\nv99,v0,v0\n")):
         setup = Setup(tmp_path / name, NoNoise())
-        with setup.settings.source.open("a") as file:
+        with Path(setup.settings.source).open("a") as file:
             file.write(extra)
         study = approved_study(setup.settings)
         with setup.books:
@@ -469,27 +469,29 @@ def test_a_row_that_does_not_fit_changes_nothing_but_the_stewards_log(tmp_path: 
 
 def test_rows_that_cannot_be_read_are_like_any_other_trouble(site: Setup) -> None:
     study = approved_study(site.settings)
-    rows = site.settings.source.read_text()
+    rows = Path(site.settings.source).read_text()
     troubles: dict[str, Callable[[], object]] = {
-        "ragged": lambda: site.settings.source.write_text(rows + "v0,v1\n"),
-        "no text": lambda: site.settings.source.write_bytes(rows.encode() + b"v0,v1,\xff\xfe\n"),
-        "empty": lambda: site.settings.source.write_text(""),
-        "no such column": lambda: site.settings.source.write_text("a0,a1\nv0,v1\n"),
-        "missing": site.settings.source.unlink,
+        "ragged": lambda: Path(site.settings.source).write_text(rows + "v0,v1\n"),
+        "no text": lambda: Path(site.settings.source).write_bytes(
+            rows.encode() + b"v0,v1,\xff\xfe\n"
+        ),
+        "empty": lambda: Path(site.settings.source).write_text(""),
+        "no such column": lambda: Path(site.settings.source).write_text("a0,a1\nv0,v1\n"),
+        "missing": Path(site.settings.source).unlink,
     }
     for name, make in troubles.items():
         make()
         refused = site.refusal(ask(study, PAIR))
         assert refused.reason is Reason.UNAVAILABLE, name
         assert "v0" not in str(refused)
-    site.settings.source.write_text(rows)
+    Path(site.settings.source).write_text(rows)
     site.agent.answer(ask(study, PAIR))
 
 
 def test_rows_that_cannot_be_read_meet_the_steward_before_any_hub(site: Setup) -> None:
     site.agent.prepare()
     assert "read 20 rows" in site.lines[0]
-    with site.settings.source.open("a") as file:
+    with Path(site.settings.source).open("a") as file:
         file.write("v0,v1\n")
     with pytest.raises(DataError, match="row 22"):
         site.another().prepare()
@@ -509,7 +511,7 @@ def test_a_surprise_in_the_rows_is_unavailable_and_quotes_nothing(
 
 def test_a_unit_has_the_rows_it_may_contribute(tmp_path: Path) -> None:
     setup = Setup(tmp_path, NoNoise(), unit="id")
-    setup.settings.source.write_text("id,a0,a1,a2\n" + "7,v0,v0,v0\n" * 5 + "8,v1,v1,v1\n")
+    Path(setup.settings.source).write_text("id,a0,a1,a2\n" + "7,v0,v0,v0\n" * 5 + "8,v1,v1,v1\n")
     study = approved_study(setup.settings, unit="id", rows_per_unit=2)
     with setup.books:
         assert setup.refusal(ask(make_study(), PAIR)).reason is Reason.NOT_APPROVED

@@ -204,7 +204,7 @@ def test_the_engine_of_another_user_is_answered_and_a_stranger_is_not(place: Pat
         place, folder=place / "home" / "site", engine=str(ENGINE), group=str(SHARED)
     )
     os.chown(settings.source, AGENT, AGENT)
-    settings.source.chmod(0o600)
+    Path(settings.source).chmod(0o600)
     run_folder = settings.socket.parent
     run_folder.mkdir()
     os.chown(run_folder, AGENT, AGENT)
@@ -262,7 +262,7 @@ def test_the_engine_of_another_user_is_answered_and_a_stranger_is_not(place: Pat
         assert answered.returncode == 0, answered.stderr
         answer = decode(answered.stdout, Answer)
         assert (answer.site, answer.simulated) == ("elmwood", False)
-        for secret in (settings.folder / "ledger", settings.source):
+        for secret in (settings.folder / "ledger", Path(settings.source)):
             peep = subprocess.run(
                 ["cat", secret],
                 user=ENGINE,

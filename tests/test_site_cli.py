@@ -131,7 +131,7 @@ def test_init_makes_a_private_folder_and_says_what_it_found(steward: Steward) ->
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {path.name for path in folder.iterdir()} >= {"site.toml", "ledger", "key.pem", "answers"}
     settings = steward.settings
-    assert settings.source == rows
+    assert settings.source == str(rows)
     assert settings.socket == steward.place / "run" / "agent.sock"
     assert (settings.epsilon, settings.study_epsilon, settings.delta) == (3.0, 1.0, 1e-9)
     assert (folder / "key.pub").read_text().strip() in said.err
@@ -153,7 +153,7 @@ def test_init_never_replaces_anything(steward: Steward) -> None:
         ({"schema": None, "epsilon": None}, 2, "--schema, --epsilon must be given"),
         ({"schema": "no.toml"}, 2, "cannot read schema"),
         ({"data": "no.csv"}, 1, "no such file"),
-        ({"data": "vault"}, 2, "a folder"),
+        ({"data": "vault"}, 1, "no .parquet file is there"),
         ({"name": "a b"}, 2, "site name"),
         ({"epsilon": "0"}, 2, "epsilon must be above 0"),
         ({"epsilon": "x"}, 2, "--epsilon"),
@@ -478,9 +478,9 @@ def test_serve_refuses_what_would_not_work(ready: Steward) -> None:
     settings.anchor.rename(ready.place / "elsewhere")
     assert "the anchor" in ready.refused("serve", code=3)
     (ready.place / "elsewhere").rename(settings.anchor)
-    settings.source.unlink()
+    Path(settings.source).unlink()
     assert "no such file" in ready.refused("serve", code=1)
-    settings.source.write_text("a0,a1\nv0,v0\n")
+    Path(settings.source).write_text("a0,a1\nv0,v0\n")
     assert "no column 'a2'" in ready.refused("serve", code=1)
     settings.schema.unlink()
     assert "cannot read schema" in ready.refused("serve")

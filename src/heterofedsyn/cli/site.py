@@ -47,7 +47,10 @@ HERE = Path("site")
 def init(
     folder: Folder = HERE,
     schema: Annotated[Path | None, typer.Option(help="The public schema (TOML).")] = None,
-    data: Annotated[Path | None, typer.Option(help="The private rows: CSV or Parquet.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="LOCATION", help="The private rows: a file, or a database's query."),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="The site's name, as studies say it.")] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="The most the table may ever spend, at --delta.")
@@ -85,6 +88,7 @@ def init(
     from heterofedsyn.cli._show import note
     from heterofedsyn.site.founding import found_site
     from heterofedsyn.site.settings import SiteSettings, group_of
+    from heterofedsyn.sources import anchored
 
     check_place(folder)
     if os.path.lexists(folder):
@@ -92,7 +96,7 @@ def init(
     asked = _Answers()
     place = Path(os.path.realpath(folder))
     schema = asked.path("--schema", "public schema", schema)
-    data = asked.path("--data", "private rows (CSV or Parquet)", data)
+    data = asked.text("--data", "private rows (a file, or a database's query)", data)
     name = asked.text("--name", "the site's name in studies", name)
     epsilon = asked.number("--epsilon", "most epsilon of the table, ever", epsilon)
     delta = asked.number("--delta", "at which delta", delta, "1e-9")
@@ -105,7 +109,7 @@ def init(
         folder=place,
         name=name,
         schema=schema,
-        source=data,
+        source=anchored(data),
         epsilon=epsilon,
         delta=delta,
         study_epsilon=study_epsilon,

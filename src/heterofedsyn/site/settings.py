@@ -18,6 +18,7 @@ from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol.plan import check_site_name
 from heterofedsyn.schema import Schema
+from heterofedsyn.sources import file_of
 
 SETTINGS = "site.toml"
 MOST_SETTINGS_BYTES = 2**20
@@ -33,7 +34,7 @@ class SiteSettings:
         folder: of the site, with its ledger; mode 0700.
         name: of the site, as studies call it.
         schema: file of the public schema.
-        source: file of the private rows.
+        source: location of the private rows: a file, or a query of a database; no password.
         epsilon: the most that the table may ever spend, at this delta.
         study_epsilon: the most that one study may spend, at the same delta.
         unit: column that identifies a person; studies must then protect persons.
@@ -47,7 +48,7 @@ class SiteSettings:
     folder: Path
     name: str
     schema: Path
-    source: Path
+    source: str
     epsilon: float
     delta: float
     study_epsilon: float
@@ -59,9 +60,12 @@ class SiteSettings:
 
     def __post_init__(self) -> None:
         check_site_name(self.name)
-        for place in ("schema", "source", "anchor", "socket"):
-            if not getattr(self, place).is_absolute():
-                raise UsageError(f"{place} ({getattr(self, place)}) must be a path from the root")
+        places = {"schema": self.schema, "anchor": self.anchor, "socket": self.socket}
+        if (file := file_of(self.source)) is not None:
+            places["source"] = file
+        for place, path in places.items():
+            if not path.is_absolute():
+                raise UsageError(f"{place} ({path}) must be a path from the root")
         if self.anchor.is_relative_to(self.folder):
             raise UsageError(
                 f"anchor ({self.anchor}) must lie outside of {self.folder}, best on another disk: "
@@ -219,7 +223,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             folder=Path(os.path.realpath(folder)),
             name=self.name,
             schema=Path(self.schema),
-            source=Path(self.source),
+            source=self.source,
             epsilon=self.epsilon,
             delta=self.delta,
             study_epsilon=self.study_epsilon,

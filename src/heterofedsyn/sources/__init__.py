@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from heterofedsyn.sources.location import check_location, file_of, name_of, split_name
+from heterofedsyn.sources.location import anchored, check_location, file_of, name_of, split_name
 from heterofedsyn.sources.reading import Watch, read, unwatched
 from heterofedsyn.sources.source import Source, open_source
 
 __all__ = [
     "Source",
     "Watch",
+    "anchored",
     "check_location",
     "file_of",
     "name_of",

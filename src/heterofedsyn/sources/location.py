@@ -6,6 +6,7 @@ a query (`lake.duckdb#SELECT ...`) or a PostgreSQL database with one (`postgresq
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -104,6 +105,22 @@ def file_of(text: str) -> Path | None:
     """
     location = parse(text)
     return Path(location.place) if location.kind in ("file", "duckdb") else None
+
+
+def anchored(text: str) -> str:
+    """The same location with its path, if it has one, from the root.
+
+    >>> anchored("/data/../data/lake.duckdb#icu")
+    '/data/lake.duckdb#icu'
+    """
+    location = parse(text)
+    if file_of(text) is None:
+        return text
+    place = os.path.abspath(Path(location.place).expanduser())  # noqa: PTH100
+    if not location.query:
+        return place
+    scheme, _, query = text.partition(location.place + "#")
+    return f"{scheme}{place}#{query}"
 
 
 def split_name(text: str) -> tuple[str | None, str]:
