@@ -16,9 +16,7 @@ def allocate(weights: Floats, rows: int, rng: np.random.Generator) -> Codes:
     return allocate_within(np.zeros(rows, dtype=np.uint16), weights[None, :], rng)
 
 
-def allocate_within(
-    strata: Integers | Codes, weights: Floats, rng: np.random.Generator
-) -> Codes:
+def allocate_within(strata: Integers | Codes, weights: Floats, rng: np.random.Generator) -> Codes:
     """A code for every row, allocated separately among the rows of each stratum.
 
     Args:
