@@ -550,12 +550,12 @@ def test_a_file_is_replaced_when_asked(desk: Desk, release: Path) -> None:
 def test_a_failed_write_leaves_the_old_file(
     desk: Desk, release: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(table: object, path: Path) -> None:
+    def full(path: Path, schema: object) -> None:
         path.write_text("half")
         raise OSError(28, "No space left on device")
 
     before = (desk.folder / "d.csv").read_bytes()
-    monkeypatch.setattr(pyarrow.csv, "write_csv", full)
+    monkeypatch.setattr(pyarrow.csv, "CSVWriter", full)
     desk.run("sample", release, "--rows", "2", "--out", "d.csv", "--overwrite")
     desk.refused(1, "d.csv", "No space left")
     assert (desk.folder / "d.csv").read_bytes() == before

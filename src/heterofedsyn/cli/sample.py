@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from heterofedsyn.errors import UsageError
+
+_SILENCE = 5.0
+"""Seconds between two lines of progress."""
 
 
 def sample(
@@ -27,13 +32,11 @@ def sample(
     ] = False,
 ) -> None:
     """Draw synthetic rows from a release; costs no privacy."""
-    import pyarrow.csv
-    import pyarrow.parquet
-
     from heterofedsyn._files import check_place, file_written_whole
     from heterofedsyn._words import count
     from heterofedsyn.cli._show import note
     from heterofedsyn.hub.release import load
+    from heterofedsyn.hub.sampling import write
 
     if out is not None:
         if out.suffix not in (".csv", ".parquet"):
@@ -45,14 +48,32 @@ def sample(
         if not out.parent.is_dir():
             raise UsageError(f"--out {out}: there is no folder {out.parent}; make it first")
         check_place(out)
-    table = load(folder).sample(rows, seed)
+    release = load(folder)
+    drawn = release.batches(rows, seed)
+    watch = _progress(release.usual_rows if rows is None else rows)
     if out is None:
         sys.stdout.flush()
-        pyarrow.csv.write_csv(table, sys.stdout.buffer)
+        write(drawn, csv=sys.stdout.buffer, watch=watch)
         return
     with file_written_whole(out) as partial:
         if out.suffix == ".csv":
-            pyarrow.csv.write_csv(table, partial)
+            written = write(drawn, csv=partial, watch=watch)
         else:
-            pyarrow.parquet.write_table(table, partial)
-    note(f"{count(table.num_rows, 'row')} in {out}")
+            written = write(drawn, parquet=partial, watch=watch)
+    note(f"{count(written, 'row')} in {out}")
+
+
+def _progress(rows: int) -> Callable[[int], None]:
+    """Tells how far a long drawing is, now and then."""
+    from heterofedsyn.cli._show import note
+
+    begun = told = time.monotonic()
+
+    def watch(done: int) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if done < rows and now - told >= _SILENCE:
+            note(f"  {done:,} of {rows:,} rows, {done / (now - begun):,.0f} a second")
+            told = now
+
+    return watch

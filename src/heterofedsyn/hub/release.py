@@ -6,8 +6,9 @@ import dataclasses
 import hashlib
 import math
 import os
+import secrets
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -15,10 +16,10 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import numpy as np
 
-from heterofedsyn._arrays import stream
 from heterofedsyn._files import check_place, written_whole
 from heterofedsyn._version import __version__
 from heterofedsyn.errors import HeterofedsynError, ReleaseError, UsageError
+from heterofedsyn.hub import sampling
 from heterofedsyn.hub.accuracy import Accuracy, accuracy_of
 from heterofedsyn.hub.differences import SiteSummary
 from heterofedsyn.hub.method import Model, Outcome, Value, make_rebuild, make_synthesizer
@@ -26,7 +27,7 @@ from heterofedsyn.hub.sound import LARGEST, check_measured, check_run, check_sta
 from heterofedsyn.hub.statement import PrivacyStatement
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.protocol import Plan
-from heterofedsyn.schema import EncodedTable, Schema, decode
+from heterofedsyn.schema import Schema
 from heterofedsyn.synthesis import Measured, Measurement, Rebuild, Targets
 
 if TYPE_CHECKING:
@@ -44,7 +45,10 @@ FILES = (*PARTS, "synthetic.csv", "synthetic.parquet", "report.html")
 """All that a release folder holds."""
 
 MOST_ROWS = 100_000_000
-"""Of one drawing, so that no slip of the finger exhausts a machine."""
+"""Of one table or release folder, so that no slip of the finger exhausts a machine."""
+
+MOST_STREAMED = 10_000_000_000
+"""Of one drawing that is written while it is drawn."""
 
 Record = TypeVar("Record")
 
@@ -168,16 +172,28 @@ class Release:
     privacy: PrivacyStatement
     run: RunRecord
 
+    @property
+    def usual_rows(self) -> int:
+        """How many rows are drawn unless asked otherwise: the noisy total, if that is possible."""
+        return min(self.run.noisy_total, MOST_ROWS)
+
     def sample(self, rows: int | None = None, seed: int | None = None) -> pa.Table:
         """Synthetic rows with the schema's columns and types; the noisy total unless asked.
 
         The same seed gives the same rows. It is a matter of convenience, not of privacy.
         """
-        wanted = min(self.run.noisy_total, MOST_ROWS) if rows is None else check_rows(rows)
+        import pyarrow as pa
+
+        wanted = self.usual_rows if rows is None else check_rows(rows)
+        return pa.concat_tables(self.batches(wanted, seed))
+
+    def batches(self, rows: int | None = None, seed: int | None = None) -> Generator[pa.Table]:
+        """The rows of `sample`, a part at a time: memory does not grow with their number."""
+        wanted = self.usual_rows if rows is None else check_rows(rows, MOST_STREAMED)
         if seed is not None and seed < 0:
             raise UsageError(f"seed ({seed}) must be at least 0")
-        rng = np.random.default_rng() if seed is None else stream(seed, "sample")
-        return decode(self.schema, self._synthesize(wanted, rng), rng)
+        drawn = secrets.randbits(128) if seed is None else seed
+        return sampling.draw(self.schema, self.model, wanted, drawn)
 
     def accuracy(
         self, attributes: str | Sequence[str], groups: Sequence[int] | None = None
@@ -201,29 +217,19 @@ class Release:
         Raises:
             UsageError: if the folder holds something already.
         """
-        import pyarrow.csv
-        import pyarrow.parquet
-
         target = check_target(Path(folder), overwrite=overwrite)
-        table = self.sample(rows, seed=self.run.seed)
+        wanted = self.usual_rows if rows is None else check_rows(rows)
         with written_whole(target) as partial:
-            pyarrow.csv.write_csv(table, partial / "synthetic.csv")
-            pyarrow.parquet.write_table(table, partial / "synthetic.parquet")
+            sampling.write(
+                self.batches(wanted, self.run.seed),
+                csv=partial / "synthetic.csv",
+                parquet=partial / "synthetic.parquet",
+            )
             texts = {"privacy.json": _text(self.privacy), "run.json": _text(self.run)}
             for name, text in texts.items():
                 (partial / name).write_bytes(text)
             (partial / "model").write_bytes(_pack(self.schema, self.model, texts))
         return target
-
-    def _synthesize(self, rows: int, rng: np.random.Generator) -> EncodedTable:
-        totals = np.cumsum([0.0, *(targets.total for targets in self.model.targets)])
-        edges = np.rint(totals / totals[-1] * rows).astype(int)
-        tables = [
-            self.model.synthesizer.synthesize(targets, int(many), rng)
-            for targets, many in zip(self.model.targets, np.diff(edges), strict=True)
-            if many > 0
-        ]
-        return EncodedTable.concatenate(tables)
 
 
 def load(folder: str | Path) -> Release:
@@ -255,12 +261,11 @@ def load(folder: str | Path) -> Release:
     return Release(schema=schema, model=model, privacy=privacy, run=run)
 
 
-def check_rows(rows: int) -> int:
-    """The number of rows itself, if so many may be drawn at once."""
-    if not 1 <= rows <= MOST_ROWS:
-        raise UsageError(
-            f"rows ({rows}) must be in 1..{MOST_ROWS}; for more, draw again with another seed"
-        )
+def check_rows(rows: int, most: int = MOST_ROWS) -> int:
+    """The number of rows itself, if so many may be drawn."""
+    if not 1 <= rows <= most:
+        more = "use `heterofedsyn sample` or batches()" if most < MOST_STREAMED else "draw again"
+        raise UsageError(f"rows ({rows}) must be in 1..{most}; for more, {more} with another seed")
     return rows
 
 

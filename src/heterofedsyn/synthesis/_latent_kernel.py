@@ -31,26 +31,23 @@ def sweep(
         spread: the standard deviation of each attribute given the others.
     """
     attributes, rows = latent.shape
-    own = np.empty(attributes)
+    own, means = np.empty(attributes), np.empty(attributes)
+    # What a unit of attribute k adds to every mean lies together, so that it is added at once.
+    adds = np.ascontiguousarray(weights.T)
     for row in range(rows):
+        means[:] = 0.0
         for k in range(attributes):
             own[k] = latent[k, row]
+            for j in range(attributes):
+                means[j] += adds[k, j] * own[k]
         for k in range(attributes):
-            mean = _product(weights[k], own)
-            group = groups[k, row]
+            group, mean = groups[k, row], means[k]
             low = (lower[k, group] - mean) / spread[k]
             high = (upper[k, group] - mean) / spread[k]
-            own[k] = mean + spread[k] * _draw_between(low, high, rng)
-            latent[k, row] = own[k]
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _product(weights: Floats, values: Floats) -> float:
-    """Added up in any order, so that several are added at once."""
-    total = 0.0
-    for j in range(weights.size):
-        total += weights[j] * values[j]
-    return total
+            drawn = mean + spread[k] * _draw_between(low, high, rng)
+            for j in range(attributes):
+                means[j] += adds[k, j] * (drawn - own[k])
+            latent[k, row] = drawn
 
 
 @njit(cache=True, nogil=True)

@@ -16,9 +16,7 @@ def allocate(weights: Floats, rows: int, rng: np.random.Generator) -> Codes:
     return allocate_within(np.zeros(rows, dtype=np.uint16), weights[None, :], rng)
 
 
-def allocate_within(
-    strata: Integers | Codes, weights: Floats, rng: np.random.Generator
-) -> Codes:
+def allocate_within(strata: Integers | Codes, weights: Floats, rng: np.random.Generator) -> Codes:
     """A code for every row, allocated separately among the rows of each stratum.
 
     Args:
@@ -30,7 +28,7 @@ def allocate_within(
     order = rng.permutation(strata.size)
     counts = allocated(strata, weights, rng)
     places = np.cumsum(counts.sum(axis=1)) - counts.sum(axis=1)
-    own = strata.astype(np.uint16 if len(weights) <= 2**16 else np.uint32)
+    own: Codes = strata.astype(np.uint16 if len(weights) <= 2**16 else np.uint32)
     codes = np.empty(strata.size, dtype=np.uint16)
     deal(order, own, in_order(counts), places, codes)
     return codes

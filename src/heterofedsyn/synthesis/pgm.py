@@ -7,7 +7,9 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from threading import Lock
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -51,16 +53,26 @@ class Pgm:
     def synthesize(self, targets: Targets, rows: int, rng: np.random.Generator) -> EncodedTable:
         """Rows drawn attribute by attribute, given all that the model ties them to."""
         estimates = targets.estimates
-        structure = self.structure(estimates)
-        if structure.left_out:
-            warnings.warn(structure.describe(self.largest), HeterofedsynWarning, stacklevel=2)
-        tables = _fit(estimates, structure, self.iterations) if structure.pairs else {}
+        structure, tables = self._fitted(estimates)
         columns = _draw(tables, structure, rows, rng)
         for name in estimates.grid.names:
             if name not in columns:
                 columns[name] = allocate(estimates.singles[name], rows, rng)
         codes = np.stack([columns[name] for name in estimates.grid.names])
         return estimates.refine(EncodedTable.from_codes(estimates.grid, codes).codes, rng)
+
+    def _fitted(self, estimates: Estimates) -> tuple[Structure, dict[Clique, Floats]]:
+        """The model, fitted once however many chunks of rows are drawn from it."""
+        with _FITTING:
+            known = _FITTED.setdefault(estimates, {})
+            if self not in known:
+                structure = self.structure(estimates)
+                if structure.left_out:
+                    said = structure.describe(self.largest)
+                    warnings.warn(said, HeterofedsynWarning, stacklevel=3)
+                tables = _fit(estimates, structure, self.iterations) if structure.pairs else {}
+                known[self] = structure, tables
+            return known[self]
 
     def structure(self, estimates: Estimates) -> Structure:
         """Which pairs the model holds; known before anything is fitted.
@@ -125,6 +137,12 @@ class Structure:
             f"clique of {self.grid.cells(self.widest):.3g} cells ({few}), largest is {largest}; "
             "raise largest, ask for fewer pairs or bins, or use synthesizer=tree"
         )
+
+
+_FITTED: WeakKeyDictionary[Estimates, dict[Pgm, tuple[Structure, dict[Clique, Floats]]]] = (
+    WeakKeyDictionary()
+)
+_FITTING = Lock()
 
 
 def eliminate(pairs: Iterable[Clique], grid: Domain) -> tuple[Clique, ...]:

@@ -1,0 +1,113 @@
+"""Rows of a model in chunks: memory does not grow with how many are drawn or written."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+
+from heterofedsyn._arrays import stream
+from heterofedsyn.hub.method import Model
+from heterofedsyn.schema import EncodedTable, Schema, decode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CHUNK = 2**18
+"""Rows that are drawn together. Each chunk is as near the targets as so many rows can be."""
+
+AT_ONCE = 2
+"""Chunks drawn at the same time; more would be faster on some machines, and fill any memory."""
+
+
+def draw(schema: Schema, model: Model, rows: int, seed: int) -> Generator[pa.Table]:
+    """So many rows, a chunk at a time; the same seed gives the same, whatever the machine."""
+    chunks = enumerate(shares(model, rows))
+    if rows <= CHUNK:
+        for number, counts in chunks:
+            yield _chunk(schema, model, counts, seed, number)
+        return
+    waiting: deque[Future[pa.Table]] = deque()
+    pool = ThreadPoolExecutor(min(AT_ONCE, len(os.sched_getaffinity(0))))
+    try:
+        for number, counts in chunks:
+            waiting.append(pool.submit(_chunk, schema, model, counts, seed, number))
+            if len(waiting) > AT_ONCE:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def shares(model: Model, rows: int) -> Iterator[list[int]]:
+    """How many rows of each population every chunk has: all of the first, then of the second, ...
+
+    Chunks are equally large, so that none is so small that chance governs it.
+    """
+    totals = np.cumsum([0.0, *(targets.total for targets in model.targets)])
+    edges = np.rint(totals / totals[-1] * rows).astype(np.int64)
+    chunks = -(-rows // CHUNK)
+    for number in range(chunks):
+        begin, end = rows * number // chunks, rows * (number + 1) // chunks
+        yield np.diff(np.clip(edges, begin, end)).tolist()
+
+
+def _chunk(schema: Schema, model: Model, counts: list[int], seed: int, number: int) -> pa.Table:
+    rng = stream(seed, f"sample {number}" if number else "sample")
+    tables = [
+        model.synthesizer.synthesize(targets, many, rng)
+        for targets, many in zip(model.targets, counts, strict=True)
+        if many > 0
+    ]
+    return decode(schema, EncodedTable.concatenate(tables), rng)
+
+
+def write(
+    tables: Generator[pa.Table],
+    *,
+    csv: Path | IO[bytes] | None = None,
+    parquet: Path | None = None,
+    watch: Callable[[int], None] | None = None,
+) -> int:
+    """Write rows as they are drawn, a row group for each chunk; how many there were.
+
+    Args:
+        watch: is told after each chunk how many rows are written.
+    """
+    rows = 0
+    with ExitStack() as stack:
+        stack.callback(tables.close)
+        writers = []
+        for table in tables:
+            if not rows and csv is not None:
+                writers.append(stack.enter_context(_csv(csv, table.schema)))
+            if not rows and parquet is not None:
+                writers.append(stack.enter_context(_parquet(parquet, table.schema)))
+            for writer in writers:
+                writer.write_table(table)
+            rows += table.num_rows
+            if watch is not None:
+                watch(rows)
+    return rows
+
+
+def _csv(target: Path | IO[bytes], schema: pa.Schema) -> pa.csv.CSVWriter:
+    import pyarrow.csv
+
+    return pyarrow.csv.CSVWriter(target, schema)
+
+
+def _parquet(target: Path, schema: pa.Schema) -> pa.parquet.ParquetWriter:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    # Only words repeat: a dictionary of drawn numbers is given up half-way, after much work.
+    words = [field.name for field in schema if pa.types.is_string(field.type)]
+    return pyarrow.parquet.ParquetWriter(target, schema, use_dictionary=words or False)
