@@ -652,6 +652,7 @@ COMMANDS = [
     ("bench",),
     ("bench", "data"),
     ("bench", "paper"),
+    ("bench", "scale"),
     ("bench", "speed"),
     ("site",),
     *(("site", name) for name in ("init", "preview", "approve", "withdraw", "serve", "receipt")),

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from heterofedsyn.errors import UsageError
+
+if TYPE_CHECKING:
+    from heterofedsyn.bench.speed import Figure
 
 app = typer.Typer(help="Measure this software on this machine.", no_args_is_help=True)
 
@@ -26,17 +31,42 @@ def speed(
     random table of its shape.
     """
     from heterofedsyn.bench.speed import measure
-    from heterofedsyn.cli._show import note, show_table
+    from heterofedsyn.cli._show import note
 
-    figures = measure(note)
-    if as_json:
-        print(json.dumps({figure.name: figure.as_dict() for figure in figures}, indent=1))
+    _show("Speed on this machine", measure(note), as_json=as_json)
+
+
+@app.command()
+def scale(
+    rows: Annotated[int, typer.Option(help="Rows of the largest tables.")] = 10_000_000,
+    postgresql: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOCATION", help="The mixed table in PostgreSQL, read beside its own driver."
+        ),
+    ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Only write the mixed table there (.csv, .parquet)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Time large tables from files to synthetic rows, all in one run.
+
+    Ten million rows take some minutes and four gigabytes of disk for temporary files.
+    """
+    from heterofedsyn.bench.mixed import write_mixed
+    from heterofedsyn.bench.scale import measure
+    from heterofedsyn.cli._show import note
+
+    if rows < 10_000:
+        raise UsageError(f"--rows ({rows}) must be at least 10,000; less says nothing")
+    if table is not None:
+        if table.suffix not in (".csv", ".parquet") or table.exists():
+            raise UsageError(f"--table {table} must be a new .csv or .parquet file")
+        print(f"{rows:,} rows in {write_mixed(table, rows)}")
         return
-    show_table(
-        "Speed on this machine",
-        ["work", "measured", "beside it", "ratio"],
-        [[f.name, f.shown, f.peer, f"{f.ratio:.2f}" if f.ratio else ""] for f in figures],
-    )
+    _show("Scale on this machine", measure(note, rows, postgresql), as_json=as_json)
 
 
 @app.command()
@@ -99,3 +129,16 @@ def data(
 
     download(out, note)
     print(f"tables in {out}; set HETEROFEDSYN_DATA to it")
+
+
+def _show(title: str, figures: list[Figure], *, as_json: bool) -> None:
+    from heterofedsyn.cli._show import show_table
+
+    if as_json:
+        print(json.dumps({figure.name: figure.as_dict() for figure in figures}, indent=1))
+        return
+    show_table(
+        title,
+        ["work", "measured", "beside it", "ratio"],
+        [[f.name, f.shown, f.peer, f"{f.ratio:.2f}" if f.ratio else ""] for f in figures],
+    )
