@@ -21,6 +21,13 @@ PASSWORD = "not-a-Secret-of-anyone"
 PATIENCE = 60.0
 """Seconds until a server that should be ready counts as broken."""
 
+FOUNDING = (
+    "--username=owner",
+    "--auth=scram-sha-256",
+    "--encoding=UTF8",
+    "--locale=C",
+    "--no-sync",
+)
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -88,8 +95,7 @@ def server() -> Iterator[Server]:
         secret.chmod(0o644)
         data = folder / "data"
         subprocess.run(
-            [*become, initdb, "--pgdata", str(data), "--username=owner", f"--pwfile={secret}"]
-            + ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync"],
+            [*become, initdb, "--pgdata", str(data), f"--pwfile={secret}", *FOUNDING],
             check=True,
             capture_output=True,
             cwd=folder,

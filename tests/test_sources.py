@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -195,6 +200,9 @@ def failure(stored: object, kind: type[HeterofedsynError] = DataError) -> str:
         (b"a,a\n1,2\n", "two columns are named 'a'"),
         (b"a;b\n1;2\n", "separated by ';'"),
         (b"a,b\n" + b"secret" * 2_000_000 + b",1\n", "longer than"),
+        (b'a,b\n1,2\n1,"secret\n1,2\n1,2\n', "row 3 (the header is row 1) has a quote that is not"),
+        (b'a,b\n1,"secret\n1,""\n\n', "row 2 (the header is row 1) has a quote that is not"),
+        (b"a,b\n" + b"1,2\n" * 900_000 + b'1,"secret' + b"1,2\n" * 3_000_000, "longer than"),
     ],
 )
 def test_a_bad_csv_is_named_and_its_rows_are_not_quoted(
@@ -205,6 +213,37 @@ def test_a_bad_csv_is_named_and_its_rows_are_not_quoted(
     message = failure(path)
     assert problem in message
     assert "bad.csv" in message
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (b"1,secret\xe9\n", "row 9000000 (the header is row 1) is not UTF-8"),
+        (b"1,secret,2\n", "row 9000000 (the header is row 1) has 3 cells"),
+        (b'1,"secret\n', "row 9000000 (the header is row 1) has a quote that is not closed"),
+    ],
+)
+def test_a_bad_row_far_down_is_named_by_its_number(
+    tmp_path: Path, row: bytes, problem: str
+) -> None:
+    path = tmp_path / "long.csv"
+    path.write_bytes(b"a,b\n" + b"1,2\n" * 8_999_998 + row + b"1,2\n" * 1_000)
+    assert problem in failure(path)
+
+
+def test_a_cell_of_several_lines_at_the_end_is_no_open_quote(tmp_path: Path) -> None:
+    cells = {"two\nlines": b'"two\nlines"', 'a\n"b"': b'"a\n""b"""', "end\n": b'"end\n"'}
+    for text, raw in cells.items():
+        for end in (b"", b"\n", b"\r\n", b"\n\n"):
+            content = b"a,b\n1," + raw + end
+            (tmp_path / "t.csv").write_bytes(content)
+            (tmp_path / "t.csv.gz").write_bytes(gzip.compress(content))
+            for name in ("t.csv", "t.csv.gz"):
+                (batch,) = open_source(tmp_path / name).batches()
+                assert batch.to_pydict() == {"a": ["1"], "b": [text]}
+                (batch,) = open_source(tmp_path / name).batches(["a"])
+                assert batch.to_pydict() == {"a": ["1"]}
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:
@@ -219,16 +258,137 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         assert "damaged or cut short" in failure(tmp_path / "bad.csv.gz")
 
 
+def test_a_gzip_cut_off_far_down_says_after_which_row(tmp_path: Path) -> None:
+    whole = gzip.compress(b"a,b\n" + b"1,secret\n" * 1_000_000, 1)
+    (tmp_path / "cut.csv.gz").write_bytes(whole[:-10])
+    assert re.search(r"cut short after row \d{6} ", failure(tmp_path / "cut.csv.gz"))
+
+
+@pytest.mark.parametrize("group", [1, 4, 7])
+def test_a_damaged_row_group_is_named(tmp_path: Path, group: int) -> None:
+    path = tmp_path / "t.parquet"
+    table = pa.table({"a": np.arange(70_000), "b": ["secret"] * 70_000})
+    pq.write_table(table, path, row_group_size=10_000, write_page_checksum=True)
+    place = pq.ParquetFile(path).metadata.row_group(group - 1).column(0).data_page_offset
+    content = bytearray(path.read_bytes())
+    content[place + 5_000 : place + 5_004] = b"oops"
+    path.write_bytes(content)
+    assert f"row group {group} of 7 is damaged" in failure(path)
+    assert sum(batch.num_rows for batch in open_source(path).batches(["b"])) == 70_000
+
+
+def test_files_read_together_need_the_same_columns(tmp_path: Path) -> None:
+    for name, table in (("1", TABLE), ("2", TABLE.drop_columns(["ward"])), ("3", TABLE)):
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    source = open_source(f"{tmp_path}/[12].parquet")
+    assert sum(batch.num_rows for batch in source.batches(["age"])) == 8
+    with pytest.raises(DataError, match=r"2\.parquet: no column 'ward', which 1\.parquet has"):
+        list(source.batches(["age", "ward"]))
+    (tmp_path / "2.parquet").write_bytes(b"PAR1")
+    assert "2.parquet: not a Parquet file" in failure(tmp_path)
+
+
+def lake(folder: Path) -> str:
+    with duckdb.connect(str(folder / "lake.duckdb")) as connection:
+        connection.register("given", TABLE)
+        connection.sql("CREATE TABLE stays AS SELECT * FROM given")
+        connection.sql('CREATE TABLE "Odd ""one" ("select" int, "b""x" int)')
+    return str(folder / "lake.duckdb")
+
+
+def test_a_query_gives_its_rows_and_reads_only_what_is_wanted(tmp_path: Path) -> None:
+    place = lake(tmp_path)
+    some = open_source(f"{place}#SELECT age, 1 // 0 AS x, error('secret') AS y FROM stays -- all;")
+    assert some.columns == ("age", "x", "y")
+    assert [batch.to_pydict() for batch in some.batches(["age"])] == [{"age": [1, None, 50, 120]}]
+    odd = open_source(f'duckdb:{place}#main."Odd ""one"')
+    assert odd.columns == ("select", 'b"x')
+    assert list(odd.batches(['b"x'])) == []
+    assert open_source(f"{place}#stays").name == place
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("nothing", "a table or function that is not there"),
+        ("SELECT secret FROM stays", "a column or table that is not there"),
+        ("SELEC age FROM stays", "not SQL"),
+        ("SELECT 1 AS x; DROP TABLE stays", "not SQL"),
+        ("DELETE FROM stays RETURNING age", "not SQL"),
+        ("SELECT (ward || 'secret')::int AS x FROM stays", "casts a value that does not fit"),
+        (
+            "SELECT CASE WHEN i < 900000 THEN 1 ELSE ('secret' || i)::int END AS x "
+            "FROM range(1000000) AS t(i)",
+            "casts a value that does not fit",
+        ),
+        ("SELECT error('secret') AS x", "could not run the query"),
+        ("SELECT * FROM 'secret.parquet'", "a file that is not there"),
+    ],
+)
+def test_a_query_that_fails_is_explained(tmp_path: Path, query: str, problem: str) -> None:
+    message = failure(f"{lake(tmp_path)}#{query}")
+    assert problem in message
+    assert "lake.duckdb" in message
+
+
+def test_a_database_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    place = lake(tmp_path)
+    script = "import duckdb, sys; kept = duckdb.connect(sys.argv[1]); print(flush=True); input()"
+    command = [sys.executable, "-c", script, place]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        assert "another process has it open" in failure(f"{place}#stays")
+        other.communicate(b"\n")
+    (tmp_path / "bad.db").write_bytes(b"secret" * 5_000)
+    assert "not a DuckDB file" in failure(f"{tmp_path}/bad.db#stays")
+
+
+def test_a_duckdb_relation_runs_again_and_explains_its_errors() -> None:
+    connection = duckdb.connect()
+    source = open_source(connection.sql("SELECT range AS a, 'x' AS b FROM range(300000)"))
+    for _ in range(2):
+        batches = list(source.batches(["b"]))
+        assert sum(batch.num_rows for batch in batches) == 300_000
+        assert batches[0].schema.names == ["b"]
+    assert "casts a value" in failure(connection.sql("SELECT 'secret'::int AS a"))
+
+
 def test_a_wrong_path_is_named(tmp_path: Path) -> None:
     (tmp_path / "t.xlsx").write_text("")
     assert "no such file" in failure(tmp_path / "none.csv")
-    assert "a folder" in failure(tmp_path, UsageError)
+    assert "no .parquet file" in failure(tmp_path)
+    assert "no .parquet file" in failure(f"{tmp_path}/*.parquet")
+    assert "t.xlsx is none" in failure(f"{tmp_path}/*.xlsx", UsageError)
+    assert "no such file" in failure(tmp_path / "none.duckdb#stays")
     assert "use .csv" in failure(tmp_path / "t.xlsx", UsageError)
 
 
 @pytest.mark.parametrize("thing", [3, None, {"a": [1]}, [1], pd.Series([1]), pl.Series([1])])
 def test_what_is_no_table_is_refused(thing: Any) -> None:
     assert "pass a path" in failure(thing, UsageError)
+
+
+@pytest.mark.thorough
+def test_a_frame_is_read_in_slices_with_the_types_of_the_whole() -> None:
+    many = 300_000
+    prices = [Decimal("1.5")] * (many - 1) + [Decimal("1.25")]
+    frame = pd.DataFrame(
+        {
+            "late": pd.Series([None] * (many - 1) + ["x"], dtype=object),
+            "price": pd.Series(prices, dtype=object),
+            "ward": pd.Categorical(["a", "b"] * (many // 2)),
+            "age": np.arange(many),
+        }
+    )
+    whole = pa.Table.from_pandas(frame)
+    for table in (frame, pl.DataFrame(whole), pl.DataFrame(whole).lazy()):
+        batches = list(open_source(table).batches())
+        assert max(batch.num_rows for batch in batches) < many / 2
+        assert len({batch.schema.field("price").type for batch in batches}) == 1
+        assert pa.Table.from_batches(batches).to_pydict() == whole.to_pydict()
+    mixed = pd.DataFrame({"mixed": pd.Series([1] * (many - 1) + ["secret"], dtype=object)})
+    assert "column 'mixed' mixes kinds of values" in failure(mixed)
 
 
 def test_frames_with_trouble_are_named_without_their_values() -> None:

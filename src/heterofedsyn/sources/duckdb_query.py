@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ import pyarrow as pa
 from heterofedsyn.errors import DataError, UsageError
 from heterofedsyn.sources.location import Location
 from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
+
+_SETTINGS = {"autoinstall_known_extensions": False}
+"""An extension would be fetched from the internet."""
 
 _PLAIN = re.compile(
     r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|BOOLEAN|FLOAT|DOUBLE|DECIMAL.*|VARCHAR|ENUM.*|DATE|"
@@ -113,11 +117,9 @@ def _connected(location: Location) -> Iterator[Any]:
         raise UsageError(
             "reading DuckDB files needs the extra `duckdb`: pip install 'heterofedsyn[duckdb]'"
         ) from None
-    with _one_line(location.name):
-        # An extension would be fetched from the internet.
-        settings = {"autoinstall_known_extensions": "false"}
-        with duckdb.connect(location.place, read_only=True, config=settings) as connection:
-            yield connection
+    opening = partial(duckdb.connect, read_only=True, config=dict(_SETTINGS))
+    with _one_line(location.name), opening(location.place) as connection:
+        yield connection
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from glob import has_magic
 from pathlib import Path
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 from heterofedsyn.errors import UsageError
 
@@ -160,19 +160,15 @@ def _postgresql(text: str) -> Location:
         raise UsageError("a PostgreSQL location starts with postgresql://, then host, / and name")
     rest, _, parameters = address.partition("://")[2].partition("?")
     authority, _, database = rest.partition("/")
-    user, at, hosts = authority.rpartition("@")
-    given = parse_qsl(parameters, keep_blank_values=True)
-    if ":" in user or "@" in database or "@" in user or _SECRETS & {key for key, _ in given}:
+    user, _, hosts = authority.rpartition("@")
+    given = {key.lower() for key, _ in parse_qsl(parameters, keep_blank_values=True)}
+    if ":" in user or "@" in user + database or _SECRETS & given:
         raise UsageError(NO_PASSWORD)
     ports = re.findall(r":([^,:\]]*)(?=,|$)", hosts)
     if not _HOSTS.fullmatch(hosts) or not all(port.isdigit() or not port for port in ports):
-        raise UsageError(
-            "the host of a PostgreSQL location is not host:port; write %XX for other characters"
-        )
+        raise UsageError("the host of a PostgreSQL location is not host:port; mend it")
     name = f"postgresql://{hosts}/{database}"
-    place = f"postgresql://{user}{at}{hosts}/{database}"
-    if given:
-        place += f"?{urlencode(given, quote_via=_percent)}"
+    place = f"postgresql://{rest}" + (f"?{parameters}" if parameters else "")
     return Location("postgresql", name, place, _query(name, query))
 
 
@@ -192,9 +188,3 @@ def _query(name: str, text: str) -> str:
     if not re.search(r"\s", query):
         raise UsageError(f"{name}: say which rows: #TABLE or #SELECT ... after the location")
     return query
-
-
-def _percent(text: str, safe: str | bytes, encoding: str | None, errors: str | None) -> str:
-    from urllib.parse import quote
-
-    return quote(text, "/", encoding, errors)

@@ -83,7 +83,7 @@ def _batches_of(path: Path, schema: pa.Schema, columns: list[str]) -> Iterator[p
 def _damaged_group(file: pq.ParquetFile, columns: list[str], done: int) -> int:
     """Which row group cannot be read, counted from 1, when so many rows could be."""
     before = 0
-    last = file.metadata.num_row_groups
+    last: int = file.metadata.num_row_groups
     for group in range(last):
         before += file.metadata.row_group(group).num_rows
         if before <= done:

@@ -63,6 +63,7 @@ _SIGNS = (
     (r"invalid (URI|port|connection option|integer)", "a parameter of the URL is not known"),
     (r"too many (clients|connections)|remaining connection slots", "the server is full; try later"),
     (r"statement timeout|canceling statement", _STATES["57014"]),
+    (r"read-only transaction", _STATES["25006"]),
     (r"invalid input syntax|out of range|division by zero|invalid byte sequence", _STATES["22"]),
     (
         r"terminating connection|closed the connection|connection not open|SSL SYSCALL|reset by",
@@ -163,9 +164,7 @@ def _patient(url: str) -> str:
 def _explain(error: Exception) -> str:
     """Our own words for an error: those of the server and of libpq may quote rows and users."""
     said = str(error)
-    state = getattr(error, "sqlstate", None)
-    if not state and (found := re.search(r"SQLSTATE: (\w{5})", said)):
-        state = found[1]
+    state: str = getattr(error, "sqlstate", None) or ""
     for length in (5, 3, 2) if state else ():
         if saying := _STATES.get(state[:length]):
             return saying
