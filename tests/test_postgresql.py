@@ -114,6 +114,20 @@ def test_nan_is_missing_and_infinity_is_beyond_the_range(database: Server) -> No
     assert second == [0, 0, *last[2:5], 0, 0, 0]
 
 
+def test_text_is_the_same_from_a_database_in_another_encoding(
+    database: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with database.connection() as connection:
+        connection.adbc_connection.set_autocommit(True)
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+    for encoding in ("", "LATIN1"):
+        monkeypatch.setenv("PGCLIENTENCODING", encoding)
+        for query in (r"SELECT U&'gr\00F6\00DFer, als' AS ward", "SELECT 'größer, als' AS ward"):
+            source = open_source(database.url(query, database="latin"))
+            assert [batch.to_pydict() for batch in source.batches()] == [{"ward": ["größer, als"]}]
+
+
 def test_only_the_wanted_columns_are_computed(database: Server) -> None:
     location = database.url("SELECT age, 1 / (age - age) AS broken FROM people")
     (batch,) = list(open_source(location).batches(["age"]))[:1]
