@@ -419,3 +419,33 @@ def test_pandas_columns_without_text_names_and_odd_indexes_are_read() -> None:
     (batch,) = source.batches(["b", "0"])
     assert batch.to_pydict() == {"b": [3, 4], "0": [1, 2]}
     assert draft(source.batches()).domain.names == ("0", "b")
+
+
+PEAK = """
+import re, sys
+from pathlib import Path
+from heterofedsyn.sources import open_source
+rows = sum(batch.num_rows for batch in open_source(sys.argv[1]).batches())
+print(rows, re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_memory_does_not_grow_with_rows(tmp_path: Path, kind: str) -> None:
+    peaks = []
+    for many in (6_000_000, 12_000_000):  # more than is read ahead
+        place = tmp_path / f"{many}.{kind}"
+        numbers = np.arange(many)
+        words = pa.array([f"ward-{number}" for number in range(50)]).take(pa.array(numbers % 50))
+        table = pa.table({"i": numbers, "j": numbers * 0.7, "k": numbers % 1_000, "w": words})
+        if kind == "csv":
+            pyarrow.csv.write_csv(table, place)
+        else:
+            pq.write_table(table, place, row_group_size=many)
+        command = [sys.executable, "-c", PEAK, str(place)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        read, peak = map(int, done.stdout.split())
+        assert read == many
+        peaks.append(peak)
+    assert peaks[1] < peaks[0] + 60_000, peaks  # KiB

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from heterofedsyn.errors import DataError
 from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
 
+_BUFFER_BYTES = 1 << 20
 _DAMAGED = "not a Parquet file, or damaged or cut short; make it again"
 
 
@@ -61,7 +62,14 @@ class ParquetSource(Source):
 def _batches_of(path: Path, schema: pa.Schema, columns: list[str]) -> Iterator[pa.RecordBatch]:
     texts = [name for name in columns if _is_text(schema.field(name).type)]
     with _one_line(path):
-        file = pq.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True)
+        # A small buffer instead of whole row groups: memory does not grow with their size.
+        file = pq.ParquetFile(
+            path,
+            read_dictionary=texts,
+            pre_buffer=False,
+            buffer_size=_BUFFER_BYTES,
+            page_checksum_verification=True,
+        )
     with closing(file):
         batches = file.iter_batches(BATCH_ROWS, columns=columns)
         done = 0

@@ -147,6 +147,7 @@ def _cursor(location: Location) -> Iterator[Any]:
     try:
         with dbapi.connect(_patient(location.place)) as connection, connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION READ ONLY")
+            cursor.execute("SET LOCAL client_encoding TO 'UTF8'")  # which Arrow takes for granted
             cursor.adbc_statement.set_options(
                 **{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(_BATCH_BYTES)}
             )
