@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heterofedsyn._arrays import Floats, Integers
+from heterofedsyn._arrays import Codes, Floats
 from heterofedsyn.evaluation import total_variation
 from heterofedsyn.hub import Release
 from heterofedsyn.marginals import Counts, Flat, Haar
@@ -365,7 +365,7 @@ def test_one_ways_are_flat_or_haar_by_kind_and_size() -> None:
 # BETWEEN GROUPS AND VALUES
 
 
-def correlation(columns: list[Integers]) -> float:
+def correlation(columns: list[Codes]) -> float:
     return float(np.asarray(np.corrcoef(np.stack(columns)))[0, 1])
 
 
