@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heterofedsyn._arrays import Floats, Integers
+from heterofedsyn._arrays import Codes, Floats, Integers
 from heterofedsyn.evaluation import total_variation
 from heterofedsyn.hub import Release
 from heterofedsyn.marginals import Flat, Haar, TableCounts
@@ -365,7 +366,7 @@ def test_one_ways_are_flat_or_haar_by_kind_and_size() -> None:
 # BETWEEN GROUPS AND VALUES
 
 
-def correlation(columns: list[Integers]) -> float:
+def correlation(columns: Sequence[Codes | Integers]) -> float:
     return float(np.asarray(np.corrcoef(np.stack(columns)))[0, 1])
 
 

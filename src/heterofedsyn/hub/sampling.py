@@ -34,7 +34,7 @@ def draw(schema: Schema, model: Model, rows: int, seed: int) -> Generator[pa.Tab
             yield _chunk(schema, model, counts, seed, number)
         return
     waiting: deque[Future[pa.Table]] = deque()
-    pool = ThreadPoolExecutor(min(AT_ONCE, len(os.sched_getaffinity(0))))
+    pool = ThreadPoolExecutor(min(AT_ONCE, len(os.sched_getaffinity(0))), "drawing")
     try:
         for number, counts in chunks:
             waiting.append(pool.submit(_chunk, schema, model, counts, seed, number))
