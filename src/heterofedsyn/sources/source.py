@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 131_072
+SPARK = "spark:"
 
 
 class Source(ABC):
@@ -40,17 +41,25 @@ class Source(ABC):
             DataError: a column is missing, or the rows cannot be read.
         """
         wanted = self.columns if columns is None else tuple(dict.fromkeys(columns))
-        for column in wanted:
+        self.check(wanted)
+        return self._batches(wanted)
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Refuses to go on without these columns.
+
+        Raises:
+            DataError: a column is missing.
+        """
+        for column in columns:
             if column not in self.columns:
                 raise DataError(
                     f"{self.name}: no column {column!r} among its {len(self.columns)}; "
                     f"{did_you_mean(column, self.columns)}"
                 )
-        return self._batches(wanted)
 
 
 def open_source(table: object) -> Source:
-    """A source for a path (.csv, .csv.gz, .parquet), a data frame or an Arrow stream.
+    """A source for a path (.csv, .csv.gz, .parquet), `spark:TABLE`, a data frame or a stream.
 
     Raises:
         DataError: the file is missing, empty or damaged.
@@ -58,6 +67,10 @@ def open_source(table: object) -> Source:
     """
     if isinstance(table, Source):
         return table
+    if isinstance(table, str) and table.startswith(SPARK):
+        from heterofedsyn.sources.spark import SparkSource
+
+        return SparkSource.open(table.removeprefix(SPARK))
     if isinstance(table, str | os.PathLike):
         return _open_file(Path(table))
     from heterofedsyn.sources import memory
