@@ -42,12 +42,12 @@ format: $(DEV) ## put every file into the one format
 # One resolution holds for Python 3.11 to 3.13 on every platform; what is locked stays unless UPGRADE=1.
 # No configuration of this machine enters: hashes are those of the public index.
 COMPILE = $(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 \
-	--fork-strategy fewest --only-binary :all: --generate-hashes --no-header --no-emit-index-url $(if $(UPGRADE),--upgrade)
+	--fork-strategy fewest --only-binary :all: --no-binary pyspark --generate-hashes --no-header --no-emit-index-url $(if $(UPGRADE),--upgrade)
 lock: $(VENV)-lock/.uv-$(UV_VERSION) ## resolve the dependencies anew into locks/ (UPGRADE=1 for newer ones)
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
-		$(COMPILE) --extra report --group build --output-file locks/core.txt
+		$(COMPILE) --extra report --group build --group build-pyspark --output-file locks/core.txt
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
-		$(COMPILE) --extra eval --extra nvflare --extra report --extra site --group dev --constraint locks/core.txt --output-file locks/dev.txt
+		$(COMPILE) --extra eval --extra nvflare --extra report --extra site --extra spark --group dev --constraint locks/core.txt --output-file locks/dev.txt
 
 clean: ## remove everything made here, .venv too
 	rm -rf $(VENV) $(VENV)-lock build dist heterofedsyn-demo .hypothesis .import_linter_cache \
@@ -69,7 +69,7 @@ $(CORE): $(BIN)/python locks/core.txt pyproject.toml
 
 $(DEV): $(CORE) locks/dev.txt
 	echo "Installing the tools into $(VENV)"
-	$(INSTALL) locks/dev.txt
+	$(INSTALL) locks/dev.txt --no-binary pyspark --no-build-isolation  # it comes as source only
 	touch $@
 
 $(VENV)-lock/.uv-$(UV_VERSION):

@@ -80,6 +80,7 @@ def test_a_password_is_refused_and_not_repeated(text: str) -> None:
         (" ", "empty"),
         ("mysql://me:secret@h/d#icu", "no reader for mysql://"),
         ("s3://bucket/secret", "no reader for s3://"),
+        ("spark:", "needs a table or a query"),
         ("lake.duckdb", "lake.duckdb: say which rows"),
         ("lake.duckdb#", "lake.duckdb: say which rows"),
         ("lake.duckdb#;", "lake.duckdb: say which rows"),

@@ -121,7 +121,10 @@ class PairCounts(Counts):
 
 
 def count_views(
-    tables: Iterable[EncodedTable], views: Sequence[View], domain: Domain
+    tables: Iterable[EncodedTable],
+    views: Sequence[View],
+    domain: Domain,
+    threads: int | None = None,
 ) -> list[Integers]:
     """The counts of views over all tables, in one pass over each."""
     sides = sorted({side for view in views for side in view}, key=lambda s: domain.index(s[0]))
@@ -137,7 +140,7 @@ def count_views(
         for view in single:
             single[view] += count_single(mapped, name[view[0]]).counts
         if pairs:
-            joint.add(mapped)
+            joint.add(mapped, threads)
     found = single | {v: both.counts for v, both in zip(pairs, joint.close(), strict=True)}
     return [found[view] for view in views]
 

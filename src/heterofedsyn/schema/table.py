@@ -42,7 +42,7 @@ class EncodedTable:
         for name, size, row in zip(domain.names, domain.sizes, codes, strict=True):
             if row.size and (row.min() < 0 or row.max() >= size):
                 raise UsageError(f"attribute {name!r} has codes outside 0 to {size - 1}")
-        return cls(domain, codes.astype(_code_type(domain), order="C"))
+        return cls(domain, codes.astype(code_type(domain), order="C"))
 
     @classmethod
     def concatenate(cls, tables: Sequence[EncodedTable]) -> EncodedTable:
@@ -133,7 +133,7 @@ class Encoder:
             raise UsageError(f"max_rows_per_unit is {max_rows_per_unit}; it must be at least 1")
         self.columns = tuple(dict.fromkeys([*schema.domain.names, *([unit] if unit else [])]))
         self._schema = schema
-        self._kind = _code_type(schema.domain)
+        self._kind = code_type(schema.domain)
         self._unit = unit
         self._people = _units.People(max_rows_per_unit)
         self._rows_read = self._rows_dropped = self._rows_over = 0
@@ -151,6 +151,15 @@ class Encoder:
 
     def encode(self, batch: pa.RecordBatch) -> Part:
         """The rows of one batch that are kept."""
+        codes, identities = self.fitting(batch)
+        if identities is None:
+            return Part(codes)
+        numbers, taken = self._people.admit(identities)
+        self._rows_over += len(taken) - int(np.count_nonzero(taken))
+        return Part(np.compress(taken, codes, axis=1), numbers[taken])
+
+    def fitting(self, batch: pa.RecordBatch) -> tuple[Codes, pa.DictionaryArray | None]:
+        """Codes of the rows of one batch that fit, and whose each is, however many a unit has."""
         from heterofedsyn.schema import _units
 
         codes: Codes = np.empty((len(self._schema.columns), batch.num_rows), self._kind)
@@ -165,12 +174,10 @@ class Encoder:
         self._misfits.update({n: int(np.count_nonzero(~f)) for n, f in fitting.items()})
         fits = np.logical_and.reduce(list(fitting.values()))
         self._rows_dropped += batch.num_rows - int(np.count_nonzero(fits))
-        if identities is None:
-            return Part(codes if fits.all() else np.compress(fits, codes, axis=1))
-        numbers, taken = self._people.admit(identities.filter(fits))
-        self._rows_over += len(taken) - int(np.count_nonzero(taken))
-        fits[fits] = taken
-        return Part(np.compress(fits, codes, axis=1), numbers[taken])
+        if not fits.all():
+            codes = np.compress(fits, codes, axis=1)
+            identities = None if identities is None else identities.filter(fits)
+        return codes, identities
 
 
 def encode(
@@ -182,7 +189,7 @@ def encode(
     """All rows that an `Encoder` keeps, as one table in memory."""
     encoder = Encoder(schema, unit, max_rows_per_unit)
     parts = [encoder.encode(batch) for batch in batches]
-    none = np.empty((len(schema.columns), 0), _code_type(schema.domain))
+    none = np.empty((len(schema.columns), 0), code_type(schema.domain))
     codes = np.concatenate([none, *(part.codes for part in parts)], axis=1)
     units = [part.units for part in parts if part.units is not None]
     return Encoded(
@@ -211,5 +218,6 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
     return batch.column(name)
 
 
-def _code_type(domain: Domain) -> np.dtype[Any]:
+def code_type(domain: Domain) -> np.dtype[Any]:
+    """The smallest type that holds every code."""
     return np.dtype(np.uint8 if max(domain.sizes, default=1) <= 256 else np.uint16)

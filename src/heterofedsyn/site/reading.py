@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from heterofedsyn.errors import UsageError
 from heterofedsyn.marginals import Counts, Tally
 from heterofedsyn.schema import Encoder, Fit, Schema
 from heterofedsyn.sources import Source, Watch, read, unwatched
+from heterofedsyn.sources.spark import SparkSource
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,14 @@ def count(
     Raises:
         DataError: if the rows cannot be read to their end.
     """
+    if on_spark := _on_spark(sources):
+        from heterofedsyn.site import spark
+
+        return Counted(
+            *spark.count(
+                on_spark, schema, unit=unit, max_rows_per_unit=max_rows_per_unit, watch=watch
+            )
+        )
     encoder = Encoder(schema, unit, max_rows_per_unit)
     with Tally(schema.domain, folder) as tally:
         for batch in read(sources, encoder.columns, watch):
@@ -52,7 +62,23 @@ def check(
     watch: Watch = unwatched,
 ) -> Fit:
     """How the rows of one holder fit a schema; nothing of them is kept."""
+    if on_spark := _on_spark(sources):
+        from heterofedsyn.site import spark
+
+        return spark.check(
+            on_spark, schema, unit=unit, max_rows_per_unit=max_rows_per_unit, watch=watch
+        )
     encoder = Encoder(schema, unit, max_rows_per_unit)
     for batch in read(sources, encoder.columns, watch):
         encoder.encode(batch)
     return encoder.fit
+
+
+def _on_spark(sources: Sequence[Source]) -> list[SparkSource]:
+    """The sources, if Spark holds them and must count them where they are."""
+    found = [source for source in sources if isinstance(source, SparkSource)]
+    if found and len(found) < len(sources):
+        raise UsageError(
+            "tables of Spark cannot be put together with other tables; give all to Spark"
+        )
+    return found

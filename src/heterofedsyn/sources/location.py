@@ -1,7 +1,8 @@
 """Locations: one text says where rows are, on the command line, in settings and in Python.
 
 A path (`.csv`, `.csv.gz`, `.parquet`, `.pq`), a folder or glob of Parquet files, a DuckDB file with
-a query (`lake.duckdb#SELECT ...`) or a PostgreSQL database with one (`postgresql://host/db#icu`).
+a query (`lake.duckdb#SELECT ...`), a PostgreSQL database with one (`postgresql://host/db#icu`), or
+a table or query of Spark (`spark:lake.icu`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _DATABASE_FILES = (".duckdb", ".ddb", ".db")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _HOSTS = re.compile(r"[\w.,:%\[\]-]*", re.ASCII)
 _WORD = r'(?:[^\W\d][\w$]*|"(?:[^"]|"")+")'
+_SPARK_TABLE = re.compile(r"(?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))*")
 _TABLE = re.compile(rf"{_WORD}(?:\.{_WORD}){{0,2}}")
 
 
@@ -39,10 +41,10 @@ class Location:
     """Where rows are.
 
     Attributes:
-        kind: which opener reads it: file, duckdb or postgresql.
+        kind: which opener reads it: file, duckdb, postgresql or spark.
         name: what messages call it; no user, parameter or query is in it.
-        place: a path, or what a driver connects to.
-        query: SQL that gives the rows, or nothing for files.
+        place: a path, what a driver connects to, or a table of Spark.
+        query: SQL that gives the rows, or nothing where the place does.
     """
 
     kind: str
@@ -172,10 +174,21 @@ def _postgresql(text: str) -> Location:
     return Location("postgresql", name, place, _query(name, query))
 
 
+def _spark(text: str) -> Location:
+    """A table by its name, or a query, which messages do not repeat: it may name values of rows."""
+    said = text.partition(":")[2].strip()
+    if _SPARK_TABLE.fullmatch(said):
+        return Location("spark", f"spark:{said}", said)
+    if not re.search(r"\s", said):
+        raise UsageError("spark: needs a table or a query; write spark:TABLE or spark:SELECT ...")
+    return Location("spark", "the Spark query", "", said)
+
+
 SCHEMES: dict[str, Callable[[str], Location]] = {
     "duckdb": _duckdb,
     "postgres": _postgresql,
     "postgresql": _postgresql,
+    "spark": _spark,
 }
 """How a location that starts with a scheme is read; `sources.source` opens what is found."""
 

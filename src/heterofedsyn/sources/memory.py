@@ -16,7 +16,7 @@ from heterofedsyn.errors import DataError, UsageError
 from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
 
 _MIXED = re.compile(r"Conversion failed for column (.+) with type")
-_ACCEPTED = "a path, a pandas or polars data frame, or any table with an Arrow stream"
+_ACCEPTED = "a path, a pandas, polars or Spark data frame, or any table with an Arrow stream"
 
 
 def open_object(table: object) -> Source:
@@ -34,6 +34,10 @@ def open_object(table: object) -> Source:
         from heterofedsyn.sources.duckdb_query import RelationSource
 
         return RelationSource(kind, table)
+    if _is(table, "pyspark", "DataFrame"):
+        from heterofedsyn.sources.spark import SparkSource
+
+        return SparkSource.of(table)
     if not hasattr(table, "__arrow_c_stream__"):
         raise UsageError(
             f"cannot read rows from an object of type {type(table).__name__}; pass {_ACCEPTED}"

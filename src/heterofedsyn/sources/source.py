@@ -40,13 +40,21 @@ class Source(ABC):
             DataError: a column is missing, or the rows cannot be read.
         """
         wanted = self.columns if columns is None else tuple(dict.fromkeys(columns))
-        for column in wanted:
+        self.check(wanted)
+        return self._batches(wanted)
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Refuses to go on without these columns.
+
+        Raises:
+            DataError: a column is missing.
+        """
+        for column in columns:
             if column not in self.columns:
                 raise DataError(
                     f"{self.name}: no column {column!r} among its {len(self.columns)}; "
                     f"{did_you_mean(column, self.columns)}"
                 )
-        return self._batches(wanted)
 
 
 def open_source(table: object) -> Source:
@@ -84,10 +92,17 @@ def _open_postgresql(location: Location) -> Source:
     return PostgresqlSource.open(location)
 
 
+def _open_spark(location: Location) -> Source:
+    from heterofedsyn.sources.spark import SparkSource
+
+    return SparkSource.open(location)
+
+
 OPENERS: dict[str, Callable[[Location], Source]] = {
     "duckdb": _open_duckdb,
     "file": _open_file,
     "postgresql": _open_postgresql,
+    "spark": _open_spark,
 }
 """What opens each kind of location; `sources.location` tells the kinds apart."""
 

@@ -1,0 +1,175 @@
+"""Counting a table where Spark holds it: rows and codes stay with its workers."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from heterofedsyn._arrays import Integers
+from heterofedsyn.marginals import Counts
+from heterofedsyn.marginals.counting import Marginal
+from heterofedsyn.marginals.counts import PairCounts, Side, View, shape, whole
+from heterofedsyn.marginals.tally import MOST_CELLS
+from heterofedsyn.schema import Domain, Encoder, Fit, Schema
+from heterofedsyn.schema.table import code_type
+from heterofedsyn.site import _spark_work as work
+from heterofedsyn.sources import Watch, unwatched
+from heterofedsyn.sources.spark import SparkSource, one_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MOST_JOB_CELLS = 2**24
+"""Cells that a worker counts at once: 128 MiB."""
+
+_MOST_JOB_SIDES = 512
+"""Columns, merged or not, that a worker copies of each block."""
+
+_TASK_BYTES = 2**24
+_MOST_TASKS = 256
+
+
+class SparkCounts(Counts):
+    """Counts of an encoded copy that Spark keeps on its workers' disks until `close`."""
+
+    def __init__(self, name: str, domain: Domain, rows: int, copy: DataFrame) -> None:
+        super().__init__(domain, rows)
+        self._name = name
+        tasks = min(1 + _bytes(rows, domain) // _TASK_BYTES, _MOST_TASKS)
+        self._blocks = copy.where("codes is not null").select("codes").coalesce(tasks)
+        self.close = weakref.finalize(self, _remove, copy)
+
+    def _count(self, views: Sequence[View]) -> list[Integers]:
+        return [counts for some in _jobs(views, self.domain) for counts in self._run(some)]
+
+    def all_pairs(self) -> PairCounts:
+        """The same counts without the copy, which is removed."""
+        pairs = self.domain.pairs()
+        tables = self._count([whole(pair) for pair in pairs])
+        self.close()
+        return PairCounts(self.domain, self.rows, list(map(Marginal, pairs, tables)))
+
+    def _run(self, views: Sequence[View]) -> list[Integers]:
+        """The counts of some views: each worker's own, added up by workers, fetched in slots."""
+        cells = [math.prod(shape(view, self.domain)) for view in views]
+        total = np.zeros(sum(cells), np.int64)
+        with one_line(self._name):
+            parts = self._blocks.mapInArrow(work.Count(self.domain, views), work.COUNTS)
+            for row in (
+                parts.groupBy("slot").applyInArrow(work.add_up, work.COUNTS).toLocalIterator()
+            ):
+                counts = np.frombuffer(row.counts, np.int64)
+                begin = row.slot * work.SLOT_CELLS
+                total[begin : begin + counts.size] = counts
+        return np.split(total, np.cumsum(cells)[:-1])
+
+
+def count(
+    sources: Sequence[SparkSource],
+    schema: Schema,
+    *,
+    unit: str | None = None,
+    max_rows_per_unit: int = 1,
+    watch: Watch = unwatched,
+) -> tuple[Counts, Fit]:
+    """The rows of one holder, read once; only integers come here.
+
+    Raises:
+        DataError: if the rows cannot be read to their end.
+    """
+    from pyspark import StorageLevel
+
+    encoder = Encoder(schema, unit, max_rows_per_unit)
+    domain = schema.domain
+    with one_line(sources[0].name):
+        copy = _encoded(sources, schema, unit, max_rows_per_unit).persist(StorageLevel.DISK_ONLY)
+        try:
+            fit = _fit(copy, encoder.columns)
+            watch(fit.rows_read)
+            rows = fit.rows_read - fit.rows_dropped - fit.rows_over
+            counts = SparkCounts(sources[0].name, domain, rows, copy)
+            cells = sum(domain.cells(pair) for pair in domain.pairs())
+            if not 0 < 8 * cells < min(_bytes(rows, domain), 8 * MOST_CELLS):
+                return counts, fit
+            # The counts of all pairs are smaller than the codes, and hold all that is asked for.
+            return counts.all_pairs(), fit
+        except BaseException:
+            _remove(copy)
+            raise
+
+
+def check(
+    sources: Sequence[SparkSource],
+    schema: Schema,
+    *,
+    unit: str | None = None,
+    max_rows_per_unit: int = 1,
+    watch: Watch = unwatched,
+) -> Fit:
+    """How the rows of one holder fit a schema; nothing of them is kept."""
+    encoder = Encoder(schema, unit, max_rows_per_unit)
+    with one_line(sources[0].name):
+        fit = _fit(_encoded(sources, schema, unit, max_rows_per_unit), encoder.columns)
+    watch(fit.rows_read)
+    return fit
+
+
+def _encoded(
+    sources: Sequence[SparkSource], schema: Schema, unit: str | None, most: int
+) -> DataFrame:
+    """The rows as blocks of codes, made when they are first needed."""
+    from pyspark.sql import DataFrame, Window, functions
+
+    columns = Encoder(schema, unit).columns
+    task = work.Task(schema.to_toml(), unit)
+    encode = work.Encode(task) if unit is None else work.EncodeRecords(task)
+    kind = work.COPY if unit is None else work.RECORDS
+    for source in sources:
+        source.check(columns)
+    parts = [source.select(columns).mapInArrow(encode, kind) for source in sources]
+    encoded = reduce(DataFrame.unionAll, parts)
+    if unit is None:
+        return encoded
+    # A table of Spark has no first rows: a person's own rows alone decide which of them stay.
+    order = functions.xxhash64("person", "codes"), "codes"
+    number = functions.row_number().over(Window.partitionBy("person").orderBy(*order))
+    numbered = encoded.select("codes", "fit", number.alias("number"))
+    return numbered.mapInArrow(work.Limit(schema.domain, most, len(columns)), work.COPY)
+
+
+def _fit(encoded: DataFrame, columns: Sequence[str]) -> Fit:
+    found = encoded.where("fit is not null").select("fit").collect()
+    return work.fit_of((row.fit for row in found), columns)
+
+
+def _bytes(rows: int, domain: Domain) -> int:
+    """What the codes of so many rows weigh."""
+    return rows * len(domain) * code_type(domain).itemsize
+
+
+def _jobs(views: Sequence[View], domain: Domain) -> Iterator[list[View]]:
+    """Views in groups that a worker has room for."""
+    some: list[View] = []
+    sides: set[Side] = set()
+    cells = 0
+    for view in views:
+        own = math.prod(shape(view, domain))
+        if some and (cells + own > _MOST_JOB_CELLS or len(sides.union(view)) > _MOST_JOB_SIDES):
+            yield some
+            some, sides, cells = [], set(), 0
+        some.append(view)
+        sides.update(view)
+        cells += own
+    if some:
+        yield some
+
+
+def _remove(copy: DataFrame) -> None:
+    with suppress(Exception):  # a session that ended took the copy with it
+        copy.unpersist()

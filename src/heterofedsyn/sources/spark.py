@@ -1,0 +1,187 @@
+"""Tables of a Spark cluster, and errors of Spark in one line that holds no value of a row."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from heterofedsyn.errors import DataError, HeterofedsynError, UsageError
+from heterofedsyn.sources.location import Location
+from heterofedsyn.sources.source import Source, check_names
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_CONFIGURED = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS")
+_ALONE = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_OURS = re.compile(r"heterofedsyn\.errors\.\w+: (.+)")
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
+_KNOWN = {
+    r"JAVA_GATEWAY_EXITED": "Java did not start; install Java 17 or newer, or set JAVA_HOME",
+    r"No module named 'heterofedsyn": (
+        "its workers do not have this package; install it, with its extra `spark`, in the "
+        "cluster's Python environment"
+    ),
+    r"No module named '(?:pyarrow|numpy|numba|pandas)": (
+        "its workers lack a library; install this package, with its extra `spark`, in the "
+        "cluster's Python environment"
+    ),
+    r"PYTHON_VERSION_MISMATCH": (
+        "its workers run another Python; set PYSPARK_PYTHON to one of this version"
+    ),
+    r"TABLE_OR_VIEW_NOT_FOUND|(?:SCHEMA|CATALOG)_NOT_FOUND|SINGLE_PART_NAMESPACE": (
+        "there is no such table; check its name, with catalog and schema"
+    ),
+    r"UNRESOLVED_COLUMN": "the query names a column that is not there; check its spelling",
+    r"PARSE_SYNTAX_ERROR|PARSE_EMPTY_STATEMENT": "not a table or a query; check its spelling",
+    r"PATH_NOT_FOUND|FILE_NOT_EXIST|FileNotFoundException": (
+        "a file of the table is gone; refresh the table"
+    ),
+    r"No space left on device": "a disk is full; make room, or set spark.local.dir",
+    r"OutOfMemoryError|maxResultSize|out of memory": (
+        "a worker ran out of memory; give it more, or cut the table into more partitions"
+    ),
+    r"Permission denied|AccessControl|INSUFFICIENT_PERMISSIONS": (
+        "reading it is not permitted; ask for access"
+    ),
+    r"Connection refused|UNAVAILABLE|SparkContext (?:was|has been) (?:shut|stopped)": (
+        "the cluster does not answer; check that it runs"
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class SparkSource(Source):
+    """A table or query of Spark. Counting runs where its rows are; `batches` brings them here."""
+
+    label: str
+    frame: DataFrame
+
+    @classmethod
+    def open(cls, location: Location) -> SparkSource:
+        """A table by its name, or a query.
+
+        Raises:
+            DataError: there is no such table, or Spark cannot start.
+            UsageError: pyspark is not installed.
+        """
+        with one_line(location.name):
+            running = session()
+            query = location.query
+            frame = running.sql(query) if query else running.table(location.place)
+            return cls._checked(location.name, frame)
+
+    @classmethod
+    def of(cls, frame: object) -> SparkSource:
+        """A data frame of Spark."""
+        from pyspark.sql import DataFrame
+
+        if not isinstance(frame, DataFrame):
+            raise UsageError("this is pandas on Spark; pass its Spark data frame: .to_spark()")
+        with one_line("pyspark DataFrame"):
+            return cls._checked("pyspark DataFrame", frame)
+
+    @classmethod
+    def _checked(cls, name: str, frame: DataFrame) -> SparkSource:
+        if frame.isStreaming:
+            raise UsageError(f"{name}: a stream has no end; pass a table")
+        check_names(name, frame.columns)
+        return cls(name, frame)
+
+    @property
+    def name(self) -> str:
+        """The name of the table; not the text of a query."""
+        return self.label
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self.frame.columns)
+
+    def select(self, columns: Sequence[str]) -> DataFrame:
+        """Some columns, named by their places: Spark does not tell "age" from "Age"."""
+        places = [self.columns.index(column) for column in columns]
+        numbered = self.frame.toDF(*(f"_{place}" for place in range(len(self.columns))))
+        return numbered.select(*(f"_{place}" for place in places))
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with one_line(self.name):
+            packed = self.select(columns).mapInArrow(_packed, "batch binary")
+            for row in packed.toLocalIterator():
+                with pa.ipc.open_stream(row.batch) as stream:
+                    for batch in stream:
+                        yield batch.rename_columns(list(columns))
+
+
+def session() -> SparkSession:
+    """The session of this process; a new one if there is none.
+
+    A new one is that of the cluster which SPARK_HOME, SPARK_CONF_DIR, SPARK_REMOTE or
+    PYSPARK_SUBMIT_ARGS speak of. Without any of them Spark runs on this machine alone.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise UsageError(
+            "this needs the extra `spark`: pip install 'heterofedsyn[spark]'"
+        ) from None
+
+    if running := SparkSession.getActiveSession():
+        return running
+    builder: SparkSession.Builder = SparkSession.builder
+    if any(os.environ.get(name) for name in _CONFIGURED):
+        return builder.getOrCreate()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    for key, value in _ALONE.items():
+        builder = builder.config(key, value)
+    started = builder.master("local[*]").getOrCreate()
+    started.sparkContext.setLogLevel("OFF")  # it would quote rows; what fails is raised anyway
+    return started
+
+
+@contextmanager
+def one_line(name: str) -> Iterator[None]:
+    """Turns an error of Spark, which may quote rows, into a line that does not."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # on versions of pandas: not a user's
+            yield
+    except HeterofedsynError:
+        raise
+    except Exception as error:
+        raise DataError(f"{name}: {_explain(str(error))}") from None
+
+
+def _explain(message: str) -> str:
+    if ours := _OURS.search(message):
+        return ours.group(1).strip()
+    for pattern, explained in _KNOWN.items():
+        if re.search(pattern, message):
+            return explained
+    # The name of a condition is Spark's own word; the rest of a message may hold values.
+    condition = _CONDITION.search(message)
+    said = f" ({condition.group(1)})" if condition else ""
+    return f"Spark could not read it to its end{said}; look into Spark's own log"
+
+
+def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs on workers: each batch as one value, which Spark carries without looking inside."""
+    for batch in batches:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        yield pa.record_batch({"batch": pa.array([sink.getvalue().to_pybytes()], pa.binary())})

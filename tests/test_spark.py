@@ -1,0 +1,369 @@
+"""Spark: the same counts as from memory, made where the rows are; errors hide the rows."""
+
+from __future__ import annotations
+
+import gc
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from heterofedsyn import FederatedSynthesizer
+from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn.marginals import Counts
+from heterofedsyn.marginals.counts import PairCounts, View, whole
+from heterofedsyn.schema import Schema, draft
+from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
+from heterofedsyn.site.reading import Counted, check, count
+from heterofedsyn.site.spark import SparkCounts
+from heterofedsyn.sources import open_source
+from spark_support import cached, cluster
+
+__all__ = ["cluster"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def every_view(schema: Schema) -> list[View]:
+    cliques = [(name,) for name in schema.domain.names]
+    return [whole(clique) for clique in (*cliques, *schema.domain.pairs())]
+
+
+def assert_same(found: Counted, expected: Counted, schema: Schema) -> None:
+    assert vars(found.fit) == vars(expected.fit)
+    assert found.counts.rows == expected.counts.rows
+    assert_same_counts(found.counts, expected.counts, every_view(schema))
+
+
+def assert_same_counts(found: Counts, expected: Counts, views: list[View]) -> None:
+    found.prepare(views)
+    for view in views:
+        np.testing.assert_array_equal(found.of(view), expected.of(view))
+
+
+KINDS = Schema.of(
+    {
+        "columns": [
+            {"name": "text", "type": "categorical", "values": ["a", "b", "7"], "other": "a"},
+            {"name": "digits", "type": "integer", "min": 0, "max": 9, "nullable": True},
+            {"name": "price", "type": "number", "min": 0, "max": 100, "nullable": True},
+            {"name": "cents", "type": "integer", "min": 0, "max": 100},
+            {"name": "born", "type": "datetime", "min": "2000-01-01", "max": "2030-01-01"},
+            {"name": "seen", "type": "datetime", "min": "2025-01-01", "max": "2025-01-31"},
+            {"name": "told", "type": "datetime", "min": "2025-01-01", "max": "2025-01-31"},
+            {"name": "real", "type": "number", "min": 0, "max": 1, "nullable": True},
+            {"name": "Real", "type": "number", "min": 0, "max": 1, "nullable": True},
+            {"name": "yes", "type": "boolean", "nullable": True},
+            {"name": "a.b", "type": "integer", "min": 0, "max": 300, "bins": 300},
+            {"name": "as word", "type": "categorical", "values": ["0", "1", "2"]},
+            {"name": "number`s", "type": "categorical", "values": ["1.5", "2"], "nullable": True},
+        ]
+    }
+)
+
+
+def kinds(rows: int = 500) -> pa.Table:
+    """Every type that a Parquet file and Spark both know, with values that do not fit."""
+    rng = np.random.default_rng(0)
+
+    def pick(*values: Any) -> list[Any]:
+        return [values[place] for place in rng.integers(0, len(values), rows)]
+
+    moments = [datetime(2025, 1, day, hour, 59, 59, 999_999) for day in (1, 9) for hour in (0, 23)]
+    return pa.table(
+        {
+            "unread": pick("x", "y"),
+            "text": pa.array(pick("a", "b", "7", "ü", "")),
+            "digits": pa.array(pick("1", "2.0", " 3", None, "", "9", "1", "2")),
+            "price": pa.array(pick(Decimal("1.50"), Decimal("99.99"), None), pa.decimal128(7, 2)),
+            "cents": pa.array(pick(Decimal("3.00"), Decimal("4.00")), pa.decimal128(20, 2)),
+            "born": pa.array(pick(date(2001, 2, 3), date(2025, 1, 1)), pa.date32()),
+            "seen": pa.array(pick(*moments), pa.timestamp("us")),
+            "told": pa.array(
+                pick(*(moment.replace(tzinfo=UTC) for moment in moments)),
+                pa.timestamp("us", "Europe/Berlin"),
+            ),
+            "real": pa.array(pick(0.1, float("nan"), None, 2.0, float("inf"))),
+            "Real": pa.array(pick(0.2, float("nan"), None), pa.float32()),
+            "yes": pa.array(pick(True, False, None)),
+            "a.b": pa.array(pick(1, 255, 300), pa.int16()),
+            "as word": pa.array(pick(0, 1, 1, 2, 2, 2, 5), pa.int8()),
+            "number`s": pa.array(pick(1.5, 2.0, None)),
+        }
+    )
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
+def test_every_type_counts_the_same_through_spark_and_from_its_file(
+    cluster: SparkSession, tmp_path: Path, zone: str
+) -> None:
+    pq.write_table(kinds(), tmp_path / "t.parquet")
+    expected = count([open_source(tmp_path / "t.parquet")], KINDS)
+    assert 0 < expected.fit.rows_dropped < 200
+    cluster.conf.set("spark.sql.session.timeZone", zone)
+    cluster.conf.set("spark.sql.caseSensitive", "true")  # to read a file that has both spellings
+    try:
+        frame = cluster.read.parquet(str(tmp_path / "t.parquet")).repartition(3)
+        assert_same(count([open_source(frame)], KINDS), expected, KINDS)
+        assert vars(check([open_source(frame)], KINDS)) == vars(expected.fit)
+    finally:
+        cluster.conf.unset("spark.sql.caseSensitive")
+        cluster.conf.unset("spark.sql.session.timeZone")
+
+
+def test_names_that_spark_does_not_tell_apart_are_told_apart(cluster: SparkSession) -> None:
+    columns = [{"name": name, "type": "integer", "min": 0, "max": 9} for name in ("n", "N")]
+    schema = Schema.of({"columns": columns})
+    table = pa.table({"n": [1, 2, 3], "N": [4, 5, 5]})
+    frame = cluster.createDataFrame(table)
+    assert_same(count([open_source(frame)], schema), count([open_source(table)], schema), schema)
+
+
+def test_batches_bring_the_same_rows_and_only_the_named_columns(
+    cluster: SparkSession, tmp_path: Path
+) -> None:
+    table = kinds().drop_columns(["Real"])
+    pq.write_table(table, tmp_path / "t.parquet")
+    cluster.read.parquet(str(tmp_path / "t.parquet")).createOrReplaceTempView("t")
+    source = open_source("spark:t")
+    assert source.name == "spark:t"
+    assert source.columns == tuple(table.column_names)
+    found = pa.Table.from_batches(source.batches(["yes", "a.b"]))
+    assert found.column_names == ["yes", "a.b"]
+    assert found.to_pylist() == table.select(["yes", "a.b"]).to_pylist()
+    assert draft(source.batches(["text", "yes"])) == draft(
+        table.select(["text", "yes"]).to_batches()
+    )
+
+
+def numbers(rows: int, columns: int = 4, size: int = 5) -> tuple[Schema, pa.Table]:
+    names = [f"c{place}" for place in range(columns)]
+    schema = Schema.of(
+        {"columns": [{"name": n, "type": "integer", "min": 0, "max": size - 1} for n in names]}
+    )
+    rng = np.random.default_rng(1)
+    return schema, pa.table({name: rng.integers(0, size, rows) for name in names})
+
+
+def test_a_large_table_leaves_counts_and_no_copy(cluster: SparkSession) -> None:
+    schema, table = numbers(20_000)
+    before = cached(cluster)
+    found = count([open_source(cluster.createDataFrame(table))], schema)
+    assert isinstance(found.counts, PairCounts)
+    assert cached(cluster) == before
+    assert_same(found, count([open_source(table)], schema), schema)
+
+
+def test_a_small_table_is_kept_as_codes_until_its_counts_are_dropped(cluster: SparkSession) -> None:
+    schema, table = numbers(3_000, size=500)
+    before = cached(cluster)
+    found = count([open_source(cluster.createDataFrame(table).repartition(5))], schema)
+    assert isinstance(found.counts, SparkCounts)
+    expected = count([open_source(table)], schema)
+    assert_same(found, expected, schema)
+    thirds = tuple(value * 3 // 500 for value in range(500))
+    views: list[View] = [(("c1", thirds),), (("c0", None), ("c3", thirds))]
+    assert_same_counts(found.counts, expected.counts, views)
+    assert cached(cluster) == before + 1
+    del found
+    gc.collect()
+    assert cached(cluster) == before
+
+
+def test_a_source_is_read_once(cluster: SparkSession, tmp_path: Path) -> None:
+    schema, table = numbers(1_000, size=300)
+    pq.write_table(table, tmp_path / "t.parquet")
+    counts = count([open_source(cluster.read.parquet(str(tmp_path / "t.parquet")))], schema).counts
+    (tmp_path / "t.parquet").unlink()
+    assert_same_counts(counts, count([open_source(table)], schema).counts, every_view(schema))
+
+
+def test_counts_wider_than_one_job_and_one_slot_are_put_together(
+    cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema, table = numbers(1_000, size=400)  # 160,000 cells a pair: more than a slot
+    monkeypatch.setattr("heterofedsyn.site.spark._MOST_JOB_CELLS", 400_000)
+    found = count([open_source(cluster.createDataFrame(table).repartition(3))], schema)
+    assert_same(found, count([open_source(table)], schema), schema)
+
+
+def test_an_empty_table_has_counts_of_zero(cluster: SparkSession) -> None:
+    schema, table = numbers(0)
+    frame = cluster.createDataFrame(table.to_pylist(), "c0 int, c1 int, c2 int, c3 int")
+    assert_same(count([open_source(frame)], schema), count([open_source(table)], schema), schema)
+
+
+def people(rows: list[tuple[Any, ...]]) -> pa.Table:
+    person, *values = zip(*rows, strict=True) if rows else ((), (), ())
+    return pa.table(
+        {
+            "person": pa.array(person, pa.string()),
+            "c0": pa.array(values[0], pa.int64()),
+            "c1": pa.array(values[1], pa.int64()),
+        }
+    )
+
+
+def test_people_are_told_apart_over_all_partitions_and_tables(cluster: SparkSession) -> None:
+    schema, _ = numbers(0, columns=2)
+    spellings = ["1", "1.0", "2", None, "", "x", "3", "3.00"]
+    rows = [(name, place % 5, place % 3) for place, name in enumerate(spellings * 2)]
+    table = people(rows)
+    frame = cluster.createDataFrame(table).repartition(4)
+    halves = [frame.where("c0 < 2"), frame.where("c0 >= 2")]
+    for most in (1, 2, 4, 100):
+        expected = count([open_source(table)], schema, unit="person", max_rows_per_unit=most)
+        found = count(
+            [open_source(half) for half in halves],
+            schema,
+            unit="person",
+            max_rows_per_unit=most,
+        )
+        assert vars(found.fit) == vars(expected.fit)
+        assert found.counts.rows == expected.counts.rows
+        if not expected.fit.rows_over:
+            assert_same(found, expected, schema)
+
+
+def flat(frame: DataFrame, schema: Schema, most: int) -> np.ndarray[Any, Any]:
+    found = count([open_source(frame)], schema, unit="person", max_rows_per_unit=most).counts
+    return found.of(whole(("c0", "c1")))
+
+
+RECORDS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=12
+)
+
+
+@settings(max_examples=6)
+@given(rows=RECORDS, extra=RECORDS, most=st.integers(1, 3), parts=st.integers(1, 3))
+def test_one_person_changes_counts_by_at_most_what_is_allowed(
+    cluster: SparkSession,
+    rows: list[tuple[str, int, int]],
+    extra: list[tuple[str, int, int]],
+    most: int,
+    parts: int,
+) -> None:
+    schema, _ = numbers(0, columns=2)
+    added = [("new", *values) for _, *values in extra]
+    without = cluster.createDataFrame(people(rows)).repartition(parts)
+    with_one = cluster.createDataFrame(people([*added, *rows])).repartition(4 - parts)
+    change = flat(with_one, schema, most) - flat(without, schema, most)
+    assert (change >= 0).all()
+    assert change.sum() == min(most, len(extra))
+
+
+def test_which_rows_of_a_person_stay_does_not_depend_on_their_places(cluster: SparkSession) -> None:
+    schema, table = numbers(300, columns=2)
+    table = table.append_column("person", pa.array([str(n % 20) for n in range(300)]))
+    shuffled = table.take(np.random.default_rng(2).permutation(300))
+    one, other = (
+        flat(cluster.createDataFrame(rows).repartition(parts), schema, 3)
+        for rows, parts in ((table, 2), (shuffled, 5))
+    )
+    np.testing.assert_array_equal(one, other)
+    assert one.sum() == 60
+
+
+def test_fit_takes_data_frames_of_spark(cluster: SparkSession) -> None:
+    tables = hospitals(patients=600)
+    frames = {name: cluster.createDataFrame(table) for name, table in list(tables.items())[:2]}
+    releases = [
+        FederatedSynthesizer(hospital_schema(), epsilon=5, delta=1e-6, noise_seed=1)
+        .fit(sites)
+        .sample(200, seed=0)
+        for sites in (frames, {name: tables[name] for name in frames})
+    ]
+    assert releases[0].equals(releases[1])
+
+
+@pytest.mark.parametrize(
+    ("location", "words"),
+    [
+        ("spark:nowhere", "spark:nowhere: there is no such table"),
+        ("spark:nowhere.at.all", "spark:nowhere.at.all: there is no such table"),
+        ("spark:SELEC 'secret'", "the Spark query: not a table or a query"),
+        ("spark:SELECT 'secret', nothing FROM range(3)", "names a column that is not there"),
+        ("spark:SELECT id, id FROM range(3)", "two columns are named 'id'"),
+    ],
+)
+def test_a_wrong_location_is_refused_in_one_line(
+    cluster: SparkSession, location: str, words: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        open_source(location)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_errors_of_workers_hide_the_rows(cluster: SparkSession) -> None:
+    schema, _ = numbers(0, columns=1)
+    query = "spark:SELECT CAST(concat('secret', id) AS INT) AS c0 FROM range(9)"
+    for work in (
+        lambda: count([open_source(query)], schema),
+        lambda: check([open_source(query)], schema),
+        lambda: list(open_source(query).batches()),
+    ):
+        with pytest.raises(DataError) as caught:
+            work()
+        message = str(caught.value)
+        assert message == (
+            "the Spark query: Spark could not read it to its end (CAST_INVALID_INPUT); "
+            "look into Spark's own log"
+        )
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__
+
+
+def test_a_missing_column_or_an_unsuitable_one_is_named(cluster: SparkSession) -> None:
+    schema, _ = numbers(0, columns=2)
+    with pytest.raises(DataError, match="the Spark query: no column 'c1' among its 1; "):
+        count([open_source("spark:SELECT 1 AS c0")], schema)
+    query = "spark:SELECT 1 AS c0, 2 AS c1, current_timestamp() AS who"
+    with pytest.raises(DataError, match=r"the Spark query: column 'who' of type .* or numbers"):
+        count([open_source(query)], schema, unit="who")
+
+
+def test_nothing_is_kept_of_a_table_that_cannot_be_read(cluster: SparkSession) -> None:
+    schema, _ = numbers(0, columns=1)
+    before = cached(cluster)
+    with pytest.raises(DataError):
+        count([open_source("spark:SELECT raise_error('x') AS c0 FROM range(9)")], schema)
+    assert cached(cluster) == before
+
+
+def test_workers_of_another_version_are_refused(
+    cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema, table = numbers(10)
+    monkeypatch.setattr("heterofedsyn.site._spark_work.Task.version", "0.0")
+    defaults = ("heterofedsyn.site._spark_work.Task.__init__.__defaults__", (None, "0.0"))
+    monkeypatch.setattr(*defaults)
+    with pytest.raises(DataError, match=r"the workers have heterofedsyn .*, this is 0\.0; install"):
+        count([open_source(cluster.createDataFrame(table))], schema)
+
+
+def test_streams_and_mixtures_are_refused(cluster: SparkSession) -> None:
+    schema, table = numbers(10)
+    stream = cluster.readStream.format("rate").load()
+    with pytest.raises(UsageError, match="a stream has no end"):
+        open_source(stream)
+    both = [open_source(cluster.createDataFrame(table)), open_source(table)]
+    for work in (count, check):
+        with pytest.raises(UsageError, match="cannot be put together"):
+            work(both, schema)
+
+
+def test_the_session_listens_on_loopback_only(cluster: SparkSession) -> None:
+    assert cluster.conf.get("spark.driver.host") == "127.0.0.1"
+    assert cluster.conf.get("spark.driver.bindAddress") == "127.0.0.1"
+    assert cluster.sparkContext.uiWebUrl is None
