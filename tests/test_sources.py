@@ -261,7 +261,9 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 def test_a_gzip_cut_off_far_down_says_after_which_row(tmp_path: Path) -> None:
     whole = gzip.compress(b"a,b\n" + b"1,secret\n" * 1_000_000, 1)
     (tmp_path / "cut.csv.gz").write_bytes(whole[:-10])
-    assert re.search(r"cut short after row \d{6} ", failure(tmp_path / "cut.csv.gz"))
+    found = re.search(r"cut short after row (\d+) ", failure(tmp_path / "cut.csv.gz"))
+    assert found
+    assert 10_000 < int(found[1]) <= 1_000_001  # how far reading was ahead is a matter of time
 
 
 @pytest.mark.parametrize("group", [1, 4, 7])
