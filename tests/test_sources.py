@@ -258,12 +258,13 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         assert "damaged or cut short" in failure(tmp_path / "bad.csv.gz")
 
 
+@pytest.mark.thorough
 def test_a_gzip_cut_off_far_down_says_after_which_row(tmp_path: Path) -> None:
-    whole = gzip.compress(b"a,b\n" + b"1,secret\n" * 1_000_000, 1)
+    whole = gzip.compress(b"a,b\n" + b"1,secret\n" * 20_000_000, 1)
     (tmp_path / "cut.csv.gz").write_bytes(whole[:-10])
     found = re.search(r"cut short after row (\d+) ", failure(tmp_path / "cut.csv.gz"))
     assert found
-    assert 10_000 < int(found[1]) <= 1_000_001  # how far reading was ahead is a matter of time
+    assert 1_000_000 < int(found[1]) <= 20_000_001  # reading ahead finds the end up to 32 blocks early
 
 
 @pytest.mark.parametrize("group", [1, 4, 7])
