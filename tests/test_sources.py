@@ -264,7 +264,7 @@ def test_a_gzip_cut_off_far_down_says_after_which_row(tmp_path: Path) -> None:
     (tmp_path / "cut.csv.gz").write_bytes(whole[:-10])
     found = re.search(r"cut short after row (\d+) ", failure(tmp_path / "cut.csv.gz"))
     assert found
-    assert 1_000_000 < int(found[1]) <= 20_000_001  # reading ahead finds the end up to 32 blocks early
+    assert 1_000_000 < int(found[1]) <= 20_000_001  # 32 blocks are read ahead
 
 
 @pytest.mark.parametrize("group", [1, 4, 7])
