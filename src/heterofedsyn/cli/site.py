@@ -240,10 +240,11 @@ def withdraw(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
 def serve(folder: Folder = HERE) -> None:
     """Answer approved studies until told to stop.
 
-    SIGTERM or Ctrl-C stops it.
+    First checks itself: noise, ledger and the version of OpenDP. SIGTERM or Ctrl-C stops it.
     """
     from heterofedsyn.site.agent import Agent
     from heterofedsyn.site.books import Books
+    from heterofedsyn.site.selfcheck import self_check
     from heterofedsyn.site.service import Service
 
     settings = _own(folder)
@@ -256,6 +257,8 @@ def serve(folder: Folder = HERE) -> None:
     with Books.open(settings.folder, settings.anchor) as books:
         for remark in settings.remarks:
             _log(remark)
+        for line in self_check(settings, books):
+            _log(line)
         os.umask(0o077)
         agent = Agent(settings, books, log=_log)
         agent.prepare()
