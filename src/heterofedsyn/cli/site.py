@@ -240,7 +240,7 @@ def withdraw(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
 def serve(folder: Folder = HERE) -> None:
     """Answer approved studies until told to stop.
 
-    First checks itself: noise, ledger and the version of OpenDP. SIGTERM or Ctrl-C stops it.
+    First checks its own software and ledger. SIGTERM or Ctrl-C stops it.
     """
     from heterofedsyn.site.agent import Agent
     from heterofedsyn.site.books import Books
@@ -257,11 +257,11 @@ def serve(folder: Folder = HERE) -> None:
     with Books.open(settings.folder, settings.anchor) as books:
         for remark in settings.remarks:
             _log(remark)
-        for line in self_check(settings, books):
-            _log(line)
         os.umask(0o077)
         agent = Agent(settings, books, log=_log)
         agent.prepare()
+        for line in self_check(settings, books):
+            _log(line)
         with Service(agent, settings, log=_log) as service:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: service.stop())

@@ -24,6 +24,14 @@ from heterofedsyn.bench.audit import prices, reference
 from heterofedsyn.bench.audit.carry import Transcript, carry
 from heterofedsyn.bench.audit.disk import SiteOnDisk
 from heterofedsyn.bench.audit.effort import Effort
+from heterofedsyn.bench.audit.exhibit import (
+    SITE,
+    ask,
+    every_kind,
+    plain_schema,
+    plan_of,
+    table_of,
+)
 from heterofedsyn.bench.audit.findings import Check, Finding, require
 from heterofedsyn.bench.audit.subject import (
     CANARIES,
@@ -63,6 +71,7 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
     """One check for each study, and those of prices, of the door and of the release folder."""
     for case in cases(every=effort.every_study):
         yield case.name, partial(_in_memory, case, seed)
+    yield "every kind, every record", partial(_every_record, seed)
     for case in _ON_DISK:
         yield f"agent: {case.name}", partial(_on_disk, case, seed)
     released = (Case("wavetree"), Case("fedprivsyn")) if effort.every_study else (Case("wavetree"),)
@@ -129,6 +138,42 @@ def _on_disk(case: Case, seed: int) -> Iterator[Finding]:
 
     few = ("all rare", "nulls", "a row that does not fit")
     yield _couple(f"agent: {case.name}", case, plan, own, transcript, open_site, few)
+
+
+def _every_record(seed: int) -> Iterator[Finding]:
+    """Every kind of statistic, with every record that a small schema allows, added and removed."""
+    schema = plain_schema(9, 6)
+    plan = plan_of(schema, seed, epsilon=1.0)
+    kinds = [s for statistics in every_kind(schema.domain, seed).values() for s in statistics]
+    query = ask(plan, 0, kinds, plan.budget.evenly(len(kinds))[0].rho)
+    table = table_of(schema, 40, stream(seed, "rows"))
+    records = np.array(list(np.ndindex(schema.domain.sizes)), dtype=np.int64).T
+
+    def heard(rows: EncodedTable) -> Heard:
+        site = Site(SITE, rows, plan, SimulatedNoise(seed, SITE))
+        found = _heard(InMemory(site), query, rows, plan)
+        _check_charges(site.ledger.spent, [found], plan.budget, plan.budget.rho)
+        return found
+
+    neighbours = [
+        EncodedTable.concatenate([table, EncodedTable.from_codes(table.domain, record[:, None])])
+        for record in records.T
+    ] + [table.take(np.delete(np.arange(table.rows), row)) for row in range(table.rows)]
+    one = heard(table)
+    most = Fraction(0)
+    for neighbour in neighbours:
+        other = heard(neighbour)
+        require(len(one.reply) == len(other.reply), "a record changes the length of an answer")
+        require(one.unnoised == other.unnoised, "a record changes something un-noised")
+        loss = _loss(one, other, plan.trust_model)
+        require(loss <= one.charged, "a record moved more than was charged")
+        most = max(most, loss / one.charged)
+    yield Finding(
+        "every kind, every record",
+        True,
+        f"{len(kinds)} releases, {len(neighbours)} neighbours: {float(most):.9f} of the charge at "
+        "most",
+    )
 
 
 def _study(case: Case, seed: int) -> tuple[Plan, pa.Table, Transcript]:

@@ -11,9 +11,6 @@ from heterofedsyn.bench.audit.effort import Effort
 ALARM = 1e-9
 """A statistical check fails if what it saw has a smaller chance than this."""
 
-MOST_CHECKS = 1_000
-"""The most statistical checks of one audit, so that a false alarm has a chance of 1e-6 at most."""
-
 
 @dataclass(frozen=True)
 class Finding:
