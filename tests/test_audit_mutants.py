@@ -55,7 +55,7 @@ class Mutant:
 
 _DRAWN = "np.array(gaussian(np.zeros(integers, dtype=np.int64)), dtype=np.int64)"
 _SIGNS = "return Sketch(frozen(signs), 1 / math.sqrt(width), _root_up(width))"
-_SUM = "        return exact + noise.draw(calibration, exact.size, key)\n"
+_ADDED = "return exact + noise.draw(calibration, exact.size, key)"
 _KERNEL = """\
 from heterofedsyn.privacy._noise_kernel import discrete_gaussian
         out = np.empty(integers, dtype=np.int64)
@@ -115,9 +115,15 @@ MUTANTS = [
         (("marginals/sketch.py", _SIGNS, _SIGNS.replace("_root_up(width)", "1.0")),),
     ),
     Mutant(
-        "sensitivity of gaussian sketches taken as 1, seen by the attacker",
+        "sensitivity of sign sketches taken as 1, seen by the attacker",
         "game",
-        r"gaussian sketch",
+        r"sketch of signs",
+        (("marginals/sketch.py", _SIGNS, _SIGNS.replace("_root_up(width)", "1.0")),),
+    ),
+    Mutant(
+        "sensitivity of gaussian sketches taken as 1",
+        "coupling",
+        r"sketched .* costs rho",
         (("marginals/sketch.py", "_root_up(longest)", "_GAUSSIAN_UNIT"),),
     ),
     Mutant(
@@ -222,7 +228,7 @@ MUTANTS = [
         r"sigma",
         (
             _noise(
-                "return exact + noise.draw(calibration, exact.size, key)",
+                _ADDED,
                 "return np.where(exact == 0, 0, exact + noise.draw(calibration, exact.size, key))",
             ),
         ),
@@ -249,7 +255,7 @@ MUTANTS = [
         r"total",
         (
             _noise(
-                "return exact + noise.draw(calibration, exact.size, key)",
+                _ADDED,
                 "return exact + (exact.size > 1) * noise.draw(calibration, exact.size, key)",
             ),
         ),
@@ -319,7 +325,7 @@ MUTANTS = [
         r"a float is in the release path",
         (
             _noise(
-                "return exact + noise.draw(calibration, exact.size, key)",
+                _ADDED,
                 "return (exact + 0.0 + noise.draw(calibration, exact.size, key)).astype(np.int64)",
             ),
         ),
@@ -347,7 +353,8 @@ MUTANTS = [
                 f"drawn, other = {_DRAWN}, {_DRAWN}\n"
                 "        scale = int(calibration.sigma) + 1\n"
                 "        redrawn = np.random.default_rng().random(integers) < 0.13\n"
-                "        return np.where(redrawn & (abs(drawn) % scale != scale - 1), other, drawn)",
+                "        redrawn &= abs(drawn) % scale != scale - 1\n"
+                "        return np.where(redrawn, other, drawn)",
             ),
         ),
     ),
