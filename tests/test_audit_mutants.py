@@ -278,7 +278,7 @@ MUTANTS = [
     Mutant(
         "a message whose length depends on data",
         "coupling",
-        r"integers of 8 bytes",
+        r"not 8 bytes for each",
         (
             (
                 "protocol/messages.py",

@@ -78,6 +78,7 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
     for case in released:
         yield f"release of {case.name}", partial(_release, case, seed)
     yield "the door keeps integers", partial(_door, seed)
+    yield "lengths of messages", partial(_lengths, seed)
     yield "splits of a budget", partial(prices.splits, effort, seed)
     yield "rho keeps epsilon and delta", partial(prices.conversions, effort, seed)
 
@@ -392,3 +393,22 @@ def _door(seed: int) -> Iterator[Finding]:
         # Floats near 2^60 are 256 apart; noise of sigma 1 reaches 20 with a chance below 1e-80.
         require(int(np.abs(arrived - exact).max()) <= 20, "a float is in the release path")
     yield Finding("the door keeps integers", True, f"{exact.size:,} integers above 2^60")
+
+
+def _lengths(seed: int) -> Iterator[Finding]:
+    """A message is as long whatever integers it holds: none, small, large, all alike."""
+    rng = stream(seed, "lengths")
+    many = 1_000
+    random = rng.integers(-(2**62), 2**62, many)
+    contents = [np.full(many, value) for value in (0, 1, -1, 255, 2**31, 2**62, -(2**62))]
+    contents += [random, random % 100, np.where(np.arange(many) < many // 2, random, 0)]
+    lengths = set()
+    for values in contents:
+        part = Released.of(values.astype(np.int64), sensitivity=1.0, sigma=1.0, rho=0.5)
+        message = encode(Answer(study="", query="", site="", simulated=True, parts=(part,)))
+        require(len(part.data) == 8 * many, "a part has not 8 bytes for each of its integers")
+        lengths.add(len(message))
+    require(len(lengths) == 1, "the length of a message depends on its integers")
+    yield Finding(
+        "lengths of messages", True, f"{len(contents)} contents, {lengths.pop():,} bytes each"
+    )

@@ -7,8 +7,10 @@ which forks an agent for every query and kills some of them.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
@@ -93,18 +95,16 @@ def _in_memory(effort: Effort, seed: int) -> Iterator[Finding]:
 
 def _on_disk(effort: Effort, seed: int) -> Iterator[Finding]:
     """An agent on disk charges, crashes, is asked again, doubled and restored."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "heterofedsyn.bench.audit.lives",
-            *map(str, (seed, effort.lives, effort.steps)),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=_SECONDS_PER_LIFE * effort.lives,
-        check=False,
-    )
+    command = [sys.executable, "-m", "heterofedsyn.bench.audit.lives"]
+    with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
+        done = subprocess.run(
+            [*command, *map(str, (seed, effort.lives, effort.steps))],
+            env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": place, "TMPDIR": place},
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS_PER_LIFE * effort.lives,
+            check=False,
+        )
     require(done.returncode == 0, f"histories broke off: {done.stderr.strip()[-300:]}")
     found = json.loads(done.stdout.splitlines()[-1])
     yield Finding("histories on disk", found["passed"], found["figure"])

@@ -34,7 +34,7 @@ SIGMAS = (0.5, 0.8, 1.0, 1.5, 2.5, 3.0, 7.3, 41.0, 1000.5)
 """Whole and fractional, small and large."""
 
 _WIDE = 41.0
-_CHILD_SECONDS = 120
+_CHILD_SECONDS = 600
 
 
 def checks(effort: Effort, seed: int) -> Iterator[Check]:
