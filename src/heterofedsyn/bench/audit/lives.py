@@ -51,7 +51,7 @@ _MOST_WRITES = 20
 
 _ANSWER, _REFUSAL = b"a", b"r"
 _SHARES = st.sampled_from([0.01, 0.02, 0.05, 0.1, 0.3])
-_FATES = st.one_of(st.none(), st.integers(0, _MOST_WRITES))
+_FATES = st.integers(0, _MOST_WRITES)
 
 happened: Counter[str] = Counter()
 
@@ -208,15 +208,20 @@ class Lives(RuleBasedStateMachine):
                     "a query that fits was refused",
                 )
 
+    @rule(share=_SHARES)
+    def ask(self, share: float) -> None:
+        """A new query."""
+        self._ask((self._query(share),), None)
+
     @rule(share=_SHARES, fate=_FATES)
-    def ask(self, share: float, fate: int | None) -> None:
-        """A new query; the agent may be killed."""
+    def ask_and_kill(self, share: float, fate: int) -> None:
+        """A new query to an agent that is killed."""
         self._ask((self._query(share),), fate)
 
     @precondition(lambda self: self.costs)
-    @rule(which=st.integers(0, 100), fate=_FATES)
+    @rule(which=st.integers(0, 100), fate=st.one_of(st.none(), _FATES))
     def ask_again(self, which: int, fate: int | None) -> None:
-        """A query that was asked before."""
+        """A query that was asked before; the agent may be killed."""
         names = sorted(self.costs)
         self._ask((names[which % len(names)],), fate)
 
@@ -228,27 +233,19 @@ class Lives(RuleBasedStateMachine):
         self._ask((first, first if twice else self._query(shares[1])), None)
 
     @rule()
-    def open_twice(self) -> None:
-        """A second agent, on the same books or on a copy of them."""
-        happened["second agents"] += 1
-        copy = self.place / "copy"
-        shutil.copytree(self.folder, copy)
-        with Books.open(self.folder, self.anchor):
+    def save(self) -> None:
+        """A copy of the site's folder for later; a second agent, here or there, is refused."""
+        happened["second agents refused"] += 2
+        copy = self.place / f"saved-{len(self.copies)}"
+        with Books.open(self.folder, self.anchor) as books:
+            shutil.copytree(self.folder, copy)
+            self.copies.append((copy, books.account.number))
             for folder in (self.folder, copy):
                 try:
                     Books.open(folder, self.anchor).close()
                 except LedgerUnavailable:
                     continue
                 raise Broken("two agents have one ledger")
-        shutil.rmtree(copy)
-
-    @rule()
-    def save(self) -> None:
-        """A copy of the site's folder for later."""
-        copy = self.place / f"saved-{len(self.copies)}"
-        number = self._account().number
-        shutil.copytree(self.folder, copy)
-        self.copies.append((copy, number))
 
     @precondition(lambda self: self.copies)
     @rule(which=st.integers(0, 100))
