@@ -650,6 +650,7 @@ COMMANDS = [
     ("schema", "draft"),
     ("schema", "check"),
     ("bench",),
+    ("bench", "audit"),
     ("bench", "data"),
     ("bench", "paper"),
     ("bench", "scale"),

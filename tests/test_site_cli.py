@@ -20,6 +20,7 @@ from heterofedsyn.cli.app import run
 from heterofedsyn.hub import make_method
 from heterofedsyn.hub.preview import preview
 from heterofedsyn.protocol import Query, Study
+from heterofedsyn.site import selfcheck
 from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.books import Books
 from heterofedsyn.site.settings import SiteSettings
@@ -485,6 +486,14 @@ def test_serve_refuses_what_would_not_work(ready: Steward) -> None:
     settings.schema.unlink()
     assert "cannot read schema" in ready.refused("serve")
     assert not settings.socket.exists()
+
+
+def test_serve_refuses_software_that_is_known_to_be_biased(
+    ready: Steward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selfcheck, "version", lambda name: "0.14.1")
+    assert "OpenDP 0.14.1 draws biased noise" in ready.refused("serve", code=3)
+    assert not ready.settings.socket.exists()
 
 
 def test_no_option_or_setting_of_a_site_is_about_noise(steward: Steward) -> None:

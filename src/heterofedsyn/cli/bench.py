@@ -120,6 +120,50 @@ def paper(
 
 
 @app.command()
+def audit(
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Ten times the work, in some ten minutes.")
+    ] = False,
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="coupling, noise, game or ledger; all unless named."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Varies tables, canaries, coins and histories.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write them as one HTML page.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the page if it exists.")
+    ] = False,
+) -> None:
+    """Check that this software keeps its promises of privacy.
+
+    Takes about a minute, reads no data of yours, and prints a verdict for each layer; the exit code
+    is 1 if one fails.
+    """
+    from heterofedsyn.bench.audit import THOROUGH, USUAL
+    from heterofedsyn.bench.audit import audit as look
+    from heterofedsyn.cli import _audit
+    from heterofedsyn.cli._show import note
+
+    if seed < 0:
+        raise UsageError(f"seed ({seed}) must be at least 0")
+    if html is not None:
+        _audit.check_page(html, overwrite=overwrite)
+    found = look(THOROUGH if thorough else USUAL, seed, layer or [], note)
+    if html is not None:
+        _audit.write(html, found)
+        note(f"page in {html}")
+    if as_json:
+        print(json.dumps(found.as_dict(), indent=1))
+    else:
+        _audit.show(found)
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+@app.command()
 def data(
     out: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("heterofedsyn-data"),
 ) -> None:

@@ -244,10 +244,11 @@ def withdraw(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
 def serve(folder: Folder = HERE) -> None:
     """Answer approved studies until told to stop.
 
-    SIGTERM or Ctrl-C stops it.
+    First checks its own software and ledger. SIGTERM or Ctrl-C stops it.
     """
     from heterofedsyn.site.agent import Agent
     from heterofedsyn.site.books import Books
+    from heterofedsyn.site.selfcheck import self_check
     from heterofedsyn.site.service import Service
 
     settings = _own(folder)
@@ -263,6 +264,8 @@ def serve(folder: Folder = HERE) -> None:
         os.umask(0o077)
         agent = Agent(settings, books, log=_log)
         agent.prepare()
+        for line in self_check(settings, books):
+            _log(line)
         with Service(agent, settings, log=_log) as service:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: service.stop())

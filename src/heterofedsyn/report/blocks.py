@@ -43,6 +43,8 @@ class Table:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     words: int = 1
+    longest: int = 80
+    """Letters of a cell that are shown."""
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ class Page:
     private: bool
     facts: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
+    foot: str = "This page is computed from the release alone and costs no privacy."
 
 
 def render(page: Page) -> str:

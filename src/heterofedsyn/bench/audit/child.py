@@ -1,0 +1,62 @@
+"""A process of its own that answers, forks, and answers again, all at one moment of its clock.
+
+Reads a seed and two queries as JSON; writes the answers to the first query of this process, of
+its fork, and of another site in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from unittest import mock
+
+from heterofedsyn._arrays import stream
+from heterofedsyn.bench.audit.exhibit import SITE, plain_schema, plan_of, table_of
+from heterofedsyn.privacy.noise import SecureNoise
+from heterofedsyn.site import Site
+
+_CLOCKS = ("time", "monotonic", "perf_counter", "process_time")
+
+
+@contextmanager
+def stopped_clock() -> Iterator[None]:
+    """The same time for whoever asks Python for it."""
+    with ExitStack() as stack:
+        for name in _CLOCKS:
+            stack.enter_context(mock.patch.object(time, name, return_value=1.8e9))
+            stack.enter_context(mock.patch.object(time, f"{name}_ns", return_value=18 * 10**17))
+        yield
+
+
+def main() -> None:
+    """Answer, fork and answer."""
+    told = json.load(sys.stdin)
+    first, second = (bytes.fromhex(message) for message in told["messages"])
+    schema = plain_schema(32, 64)
+    table = table_of(schema, 50, stream(told["seed"], "few rows"))
+
+    def site() -> Site:
+        return Site(SITE, table, plan_of(schema, told["seed"]), SecureNoise())
+
+    with stopped_clock():
+        site().answer(second)  # whatever a source keeps, it has by now
+        source, out = os.pipe()
+        if os.fork() == 0:
+            os.write(out, site().answer(first))
+            os._exit(0)
+        os.close(out)
+        parent = site().answer(first)
+        with os.fdopen(source, "rb") as pipe:
+            fork = pipe.read()
+        os.wait()
+        later = site().answer(first)
+    found = {"parent": parent, "fork": fork, "later": later}
+    json.dump({name: answer.hex() for name, answer in found.items()}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

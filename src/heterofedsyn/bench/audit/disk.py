@@ -1,0 +1,85 @@
+"""A real site on disk: settings, rows, books, an approved study and the agent that answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.noise import NoiseSource
+from heterofedsyn.protocol import Plan, Study
+from heterofedsyn.schema import Schema
+from heterofedsyn.site.agent import Agent
+from heterofedsyn.site.books import Books
+from heterofedsyn.site.consent import approve
+from heterofedsyn.site.settings import SETTINGS, SiteSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@dataclass(frozen=True, eq=False)
+class SiteOnDisk:
+    """A site whose steward consented to one study."""
+
+    settings: SiteSettings
+    study: Study
+
+    @classmethod
+    def make(cls, place: Path, name: str, schema: Schema, plan: Plan, rows: pa.Table) -> SiteOnDisk:
+        """A site in a new folder, with an empty ledger and as much budget as the study needs."""
+        import pyarrow.csv
+
+        settings = SiteSettings(
+            folder=place / "site",
+            name=name,
+            schema=place / "schema.toml",
+            source=place / "rows.csv",
+            epsilon=plan.epsilon * 2,
+            delta=plan.delta,
+            study_epsilon=plan.epsilon,
+            anchor=place / "elsewhere" / "anchor",
+            socket=place / "socket" / "agent",
+            engine=str(os.geteuid()),
+            group=str(os.getegid()),
+            unit=plan.unit,
+        )
+        settings.anchor.parent.mkdir(parents=True)
+        schema.save(settings.schema)
+        pyarrow.csv.write_csv(rows, settings.source)
+        Books.create(settings.folder, settings.anchor)
+        settings.studies.mkdir()
+        (settings.folder / SETTINGS).write_text(settings.to_toml())
+        study = Study(plan=plan, schema=schema.settings, quorum=1)
+        approve(settings, study, who="an auditor", now=_WHEN)
+        return cls(settings, study)
+
+    @contextmanager
+    def serving(self, noise: NoiseSource) -> Iterator[Serving]:
+        """The site while its agent has the books."""
+        with Books.open(self.settings.folder, self.settings.anchor) as books:
+            yield Serving(Agent(self.settings, books, noise=noise, log=lambda line: None), books)
+
+
+@dataclass(frozen=True, eq=False)
+class Serving:
+    """An agent that answers, and its books."""
+
+    agent: Agent
+    books: Books
+
+    def answer(self, message: bytes) -> bytes:
+        """The answer to a query."""
+        return self.agent.answer(message)
+
+    @property
+    def spent(self) -> Budget:
+        """All that was charged."""
+        return self.books.account.spent

@@ -1,0 +1,216 @@
+"""Noise: what is really added, taken from answers of real sites, against what is recorded.
+
+Noise is an answer minus the counts, which are counted anew. Its source is the one that sites have
+(OpenDP, from the operating system) unless a check says otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from importlib.metadata import version
+from itertools import combinations
+
+import numpy as np
+
+from heterofedsyn._arrays import Floats, Integers, stream
+from heterofedsyn.bench.audit import prices, reference
+from heterofedsyn.bench.audit.effort import Effort
+from heterofedsyn.bench.audit.exhibit import SITE, ask, every_kind, plain_schema, plan_of, table_of
+from heterofedsyn.bench.audit.findings import Check, Finding, require
+from heterofedsyn.marginals import Flat, Statistic
+from heterofedsyn.privacy.goodness import gaussian_p_value, normal_tail
+from heterofedsyn.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from heterofedsyn.protocol import Answer, Query, decode, encode
+from heterofedsyn.schema import EncodedTable
+from heterofedsyn.site import Site
+from heterofedsyn.site.selfcheck import check_version
+
+SIGMAS = (0.5, 0.8, 1.0, 1.5, 2.5, 3.0, 7.3, 41.0, 1000.5)
+"""Whole and fractional, small and large."""
+
+_WIDE = 41.0
+_CHILD_SECONDS = 600
+
+
+def checks(effort: Effort, seed: int) -> Iterator[Check]:
+    """The noise by its size, by the kind of release, and against itself."""
+    yield "OpenDP draws without bias", _version
+    for sigma in SIGMAS:
+        yield f"sigma {sigma:g}", partial(_sigma, effort, seed, sigma)
+    yield "every kind of release", partial(_kinds, effort, seed)
+    yield "independence", partial(_independence, seed)
+    yield "restarts and forks", partial(_processes, seed)
+    yield "the same query again", partial(_again, seed)
+    yield "variances are rounded up", partial(prices.calibrations, effort, seed)
+
+
+def _version() -> Iterator[Finding]:
+    check_version()
+    yield Finding("OpenDP draws without bias", True, f"version {version('opendp')}")
+
+
+def _sigma(effort: Effort, seed: int, sigma: float) -> Iterator[Finding]:
+    """Both sources at one sigma."""
+    for source, draws in ((SecureNoise(), effort.draws), (SimulatedNoise(seed, SITE), None)):
+        many = 4 * effort.draws if draws is None else draws
+        schema = plain_schema(100, 100)
+        plan = plan_of(schema, seed)
+        table = table_of(schema, 50, stream(seed, "few rows"))
+        pair: tuple[Statistic, ...] = (Flat(("a0", "a1")),)
+        added: list[Integers] = []
+        for number in range(max(1, many // 10_000)):
+            # A site of its own for each query, since small noise is dear.
+            site = Site(SITE, table, plan, source)
+            query = ask(plan, number, pair, 1 / (2 * sigma**2))
+            added += _added(site, query, table)[0]
+        noise = np.concatenate(added)
+        recorded = _added(site, query, table)[1][0]
+        require(
+            math.isclose(recorded, sigma, rel_tol=1e-9), f"sigma {recorded} for a price of {sigma}"
+        )
+        who = "seeded" if source.simulated else "OpenDP"
+        yield Finding.of_chance(
+            f"sigma {sigma:g}, {who}",
+            gaussian_p_value(noise, recorded),
+            f"{noise.size:,} draws, measured {noise.std():.6g}",
+        )
+
+
+def _kinds(effort: Effort, seed: int) -> Iterator[Finding]:
+    """Every kind of release gets its noise on every integer."""
+    schema = plain_schema(9, 6)
+    plan = plan_of(schema, seed)
+    table = table_of(schema, 200, stream(seed, "rows"))
+    for name, statistics in every_kind(schema.domain, seed).items():
+        each = sum(reference.integers(statistic, schema.domain) for statistic in statistics)
+        copies = max(1, min(1_000, effort.draws // 20) // each)
+        site = Site(SITE, table, plan, SecureNoise())
+        noises, sigmas = _added(site, ask(plan, 0, statistics * copies, 1e-4), table)
+        # Different sensitivities mean different sigmas: each of them by itself.
+        for sigma in sorted({*sigmas}):
+            own = np.concatenate([n for n, s in zip(noises, sigmas, strict=True) if s == sigma])
+            yield Finding.of_chance(
+                f"noise of a release: {name}",
+                gaussian_p_value(own, sigma),
+                f"{own.size:,} draws at sigma {sigma:.4g}",
+            )
+
+
+def _independence(seed: int) -> Iterator[Finding]:
+    """No noise tells of another: of parts, releases, sites and sources."""
+    schema = plain_schema(32, 64)
+    plan = plan_of(schema, seed, SITE, "oak")
+    table = table_of(schema, 50, stream(seed, "few rows"))
+    rho = 1 / (2 * _WIDE**2)
+    pair = Flat(("a0", "a1"))
+    sources: dict[str, tuple[NoiseSource, NoiseSource]] = {
+        "OpenDP": (SecureNoise(), SecureNoise()),
+        "seeded": (SimulatedNoise(seed, SITE), SimulatedNoise(seed, "oak")),
+    }
+    for who, (one, two) in sources.items():
+        drawn: dict[str, Integers] = {}
+        for name, source in ((SITE, one), ("oak", two)):
+            site = Site(name, table, plan, source)
+            for number in range(2):
+                noises, _ = _added(site, ask(plan, number, (pair, pair), rho), table)
+                for place, noise in enumerate(noises):
+                    drawn[f"{name} query {number} part {place}"] = noise
+        yield from _apart(f"{who} noise", drawn)
+
+
+def _processes(seed: int) -> Iterator[Finding]:
+    """Noise of new processes and of forks, all with the same clock, is fresh."""
+    schema = plain_schema(32, 64)
+    plan = plan_of(schema, seed)
+    table = table_of(schema, 50, stream(seed, "few rows"))
+    rho = 1 / (2 * _WIDE**2)
+    queries = [ask(plan, number, (Flat(("a0", "a1")),), rho) for number in range(2)]
+    drawn: dict[str, Integers] = {}
+    for start in ("first start", "second start"):
+        told = json.dumps({"seed": seed, "messages": [encode(query).hex() for query in queries]})
+        done = subprocess.run(
+            [sys.executable, "-m", "heterofedsyn.bench.audit.child"],
+            input=told,
+            capture_output=True,
+            text=True,
+            timeout=_CHILD_SECONDS,
+            check=False,
+        )
+        require(done.returncode == 0, f"a new process failed: {done.stderr.strip()[-200:]}")
+        for name, message in json.loads(done.stdout).items():
+            drawn[f"{start}, {name}"] = _noise(bytes.fromhex(message), queries[0], table)[0][0]
+    yield from _apart("processes", drawn)
+
+
+def _apart(what: str, drawn: dict[str, Integers]) -> Iterator[Finding]:
+    """That these vectors of noise of one sigma have nothing to do with each other."""
+    least, worst = 1.0, ""
+    for (name, one), (other, two) in combinations(drawn.items(), 2):
+        require(not np.array_equal(one, two), f"{what}: the same numbers in {name} and {other}")
+        chance = relation_p_value(one, two)
+        if chance <= least:
+            least, worst = chance, f"{name} and {other}"
+    for name, one in drawn.items():
+        chance = relation_p_value(one[: one.size // 2], one[one.size // 2 :])
+        if chance <= least:
+            least, worst = chance, f"halves of {name}"
+    many = len(drawn) * (len(drawn) + 1) // 2
+    yield Finding.of_chance(
+        f"independence: {what}", min(1.0, least * many), f"{many} pairs, closest {worst}"
+    )
+
+
+def relation_p_value(one: Integers, two: Integers) -> float:
+    """How likely vectors this related are if they are independent noise.
+
+    The largest correlation over all cyclic shifts of one against the other, and the same for
+    their absolute values, so that noise that was moved or mirrored is found too.
+    """
+    chances = []
+    for first, second in ((one, two), (np.abs(one), np.abs(two))):
+        x, y = (_scaled(first), _scaled(second))
+        shifted = np.fft.irfft(np.fft.rfft(x) * np.conj(np.fft.rfft(y)), x.size)
+        # Vectors of length 1 of independent entries: the product is about normal, variance 1/n.
+        chances.append(normal_tail(float(np.abs(shifted).max()) * math.sqrt(x.size)) * x.size)
+    return min(1.0, 2 * min(chances))
+
+
+def _scaled(values: Integers) -> Floats:
+    """Ranks, centred and of length 1: no far tail can make a correlation by itself."""
+    ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
+    ranks -= ranks.mean()
+    scaled: Floats = ranks / np.linalg.norm(ranks)
+    return scaled
+
+
+def _again(seed: int) -> Iterator[Finding]:
+    """The same query gets the same bytes, and is charged once."""
+    schema = plain_schema(9, 6)
+    plan = plan_of(schema, seed)
+    table = table_of(schema, 200, stream(seed, "rows"))
+    site = Site(SITE, table, plan, SecureNoise())
+    asked = 0
+    for number, statistics in enumerate(every_kind(schema.domain, seed).values()):
+        message = encode(ask(plan, number, statistics, 1e-3))
+        first, spent = site.answer(message), site.ledger.spent
+        for _ in range(3):
+            require(site.answer(message) == first, "the same query again got other bytes")
+            require(site.ledger.spent == spent, "the same query again was charged again")
+            asked += 1
+    yield Finding("the same query again", True, f"{asked} times the same bytes, for nothing")
+
+
+def _added(site: Site, query: Query, table: EncodedTable) -> tuple[list[Integers], list[float]]:
+    """The noise of every part of an answer, and the sigma that is recorded with it."""
+    return _noise(site.answer(encode(query)), query, table)
+
+
+def _noise(reply: bytes, query: Query, table: EncodedTable) -> tuple[list[Integers], list[float]]:
+    parts = decode(reply, Answer).parts
+    exact = [reference.exact(part.statistic, table) for part in query.parts]
+    return [p.values - e for p, e in zip(parts, exact, strict=True)], [p.sigma for p in parts]

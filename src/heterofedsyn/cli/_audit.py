@@ -1,0 +1,96 @@
+"""How an audit is shown: lines on a terminal, or one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from heterofedsyn._files import check_place
+from heterofedsyn._words import count
+from heterofedsyn.bench.audit import Audit, Verdict
+from heterofedsyn.drawing import check_drawing
+from heterofedsyn.errors import UsageError
+from heterofedsyn.report import write_page
+from heterofedsyn.report.blocks import Section, Table, Text, Warn
+from heterofedsyn.report.page import Page, render
+
+
+def show(found: Audit) -> None:
+    """The verdicts on stdout, each with its figures."""
+    for verdict in found.verdicts:
+        print(f"{verdict.layer}: {_summary(verdict)}")
+        print(f"  {verdict.question}")
+        for finding in verdict.findings:
+            print(f"  {'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.figure}")
+    print(_whole(found))
+
+
+def check_page(target: Path, *, overwrite: bool) -> None:
+    """Refuse a page that cannot be written, before anything is audited for it.
+
+    Raises:
+        UsageError: saying why.
+    """
+    if target.suffix != ".html":
+        raise UsageError(f"--html {target} must end in .html")
+    if target.is_dir():
+        raise UsageError(f"--html {target} is a folder; name a file in it")
+    if target.exists() and not overwrite:
+        raise UsageError(f"{target} exists already; pass --overwrite or name another file")
+    if not target.parent.is_dir():
+        raise UsageError(f"--html {target}: there is no folder {target.parent}; make it first")
+    check_place(target)
+    check_drawing()
+
+
+def write(target: Path, found: Audit) -> None:
+    """The verdicts as one page."""
+    page = Page(
+        title=f"Privacy audit: {'passed' if found.passed else 'FAILED'}",
+        lead=(
+            "This page says what an audit of the installed software found on one machine. It "
+            "looked at invented rows only; nothing on this page comes from private data."
+        ),
+        private=False,
+        facts=(
+            ("Verdict", "passed" if found.passed else "failed"),
+            ("heterofedsyn", found.version),
+            ("OpenDP", found.opendp),
+            ("Effort", found.effort),
+            ("Seed", str(found.seed)),
+            ("False alarm", f"at most {found.false_alarm:.1g} for a sound build"),
+        ),
+        sections=tuple(_section(verdict) for verdict in found.verdicts),
+        foot="No rows of anybody were read for this page.",
+    )
+    write_page(target, render(page), private=False)
+
+
+def _section(verdict: Verdict) -> Section:
+    rows = tuple(
+        ("ok" if finding.passed else "FAILED", finding.name, finding.figure)
+        for finding in verdict.findings
+    )
+    failed = tuple(Warn(f"{finding.name}: {finding.figure}") for finding in verdict.failed)
+    return Section(
+        verdict.layer,
+        f"{verdict.layer.capitalize()}: {'passed' if verdict.passed else 'FAILED'}",
+        (
+            Text(f"The question: {verdict.question} {_summary(verdict).capitalize()}."),
+            *failed,
+            Table("What was checked", ("verdict", "check", "figures"), rows, words=3, longest=400),
+        ),
+    )
+
+
+def _summary(verdict: Verdict) -> str:
+    word = "passed" if verdict.passed else f"FAILED in {count(len(verdict.failed), 'check')}"
+    return f"{word}, {count(len(verdict.findings), 'check')}, {verdict.seconds:.1f} CPU seconds"
+
+
+def _whole(found: Audit) -> str:
+    passed = sum(verdict.passed for verdict in found.verdicts)
+    return (
+        f"{'passed' if found.passed else 'FAILED'}: {passed} of "
+        f"{count(len(found.verdicts), 'layer')} (heterofedsyn {found.version}, OpenDP "
+        f"{found.opendp}); a sound build fails with a chance of at most {found.false_alarm:.1g}"
+    )

@@ -1,0 +1,171 @@
+"""The audit: sound software passes, its own tools are right, and a failure is told plainly."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from heterofedsyn.bench.audit import LAYERS, QUICK, Effort, Finding, audit
+from heterofedsyn.bench.audit import ledger as ledger_layer
+from heterofedsyn.bench.audit import run as run_module
+from heterofedsyn.bench.audit.findings import ALARM, Check, require
+from heterofedsyn.bench.audit.game import epsilon_of_mu
+from heterofedsyn.bench.audit.noise import relation_p_value
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.goodness import chi_square_tail, gaussian_p_value
+from heterofedsyn.privacy.noise import Calibration, SimulatedNoise
+from invented import Desk
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Desk:
+    monkeypatch.chdir(tmp_path)
+    return Desk(tmp_path, capsys)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("layer", LAYERS)
+def test_sound_software_passes(layer: str) -> None:
+    found = audit(QUICK, 2, [layer])
+    assert found.passed, [verdict.failed for verdict in found.verdicts]
+    assert [verdict.layer for verdict in found.verdicts] == [layer]
+    assert found.false_alarm <= 1e-6
+
+
+# THE TOOLS
+
+
+def drawn(sigma: float, many: int, key: bytes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    budget = Budget(1.0)
+    return SimulatedNoise(1, "site").draw(Calibration(1.0, sigma, budget, budget), many, key)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 14, 59, 200])
+@pytest.mark.parametrize("times", [0.1, 0.9, 1.0, 1.1, 2.0, 10.0])
+def test_the_tail_of_a_chi_square_is_that_of_scipy(freedom: int, times: float) -> None:
+    expected = scipy.stats.chi2.sf(freedom * times, freedom)
+    assert chi_square_tail(freedom * times, freedom) == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("sigma", [0.5, 2.5, 41.0])
+def test_p_values_of_sound_noise_are_not_smaller_than_they_say(sigma: float) -> None:
+    """Of 400, at most 0.01 are below 0.01, within four standard errors."""
+    small = sum(
+        gaussian_p_value(drawn(sigma, 5_000, f"{i}".encode()), sigma) < 0.01 for i in range(400)
+    )
+    assert small <= 4 + 4 * math.sqrt(400 * 0.01)
+
+
+@pytest.mark.parametrize("sigma", [0.5, 2.5, 41.0, 1000.5])
+def test_noise_two_percent_too_small_is_noticed(sigma: float) -> None:
+    assert gaussian_p_value(drawn(sigma, 200_000, b"x"), sigma * 1.02) < ALARM
+
+
+def test_noise_that_was_moved_or_mirrored_is_recognised() -> None:
+    one, other = drawn(41.0, 2_048, b"one"), drawn(41.0, 2_048, b"other")
+    assert relation_p_value(one, other) > 1e-4
+    for copy in (one, -one, np.roll(one, 700), np.abs(np.roll(one, 3)), one + other // 2):
+        assert relation_p_value(one, copy) < ALARM
+
+
+def test_an_epsilon_has_the_delta_that_it_says() -> None:
+    for mu in (0.3, 1.0, 3.0):
+        epsilon = epsilon_of_mu(mu, 1e-6)
+        delta = scipy.stats.norm.cdf(-epsilon / mu + mu / 2) - math.exp(
+            epsilon
+        ) * scipy.stats.norm.cdf(-epsilon / mu - mu / 2)
+        assert delta == pytest.approx(1e-6, rel=1e-6)
+
+
+# THE COMMAND
+
+
+def sound(effort: Effort, seed: int) -> Iterator[Check]:
+    def work() -> Iterator[Finding]:
+        yield Finding("a law", True, "1 of 1")
+        yield Finding.of_chance("a chance", 0.5)
+
+    yield "a law", work
+
+
+def broken(effort: Effort, seed: int) -> Iterator[Check]:
+    def work() -> Iterator[Finding]:
+        yield Finding("so far", True, "good")
+        require(False, "a promise was broken")
+
+    def crash() -> Iterator[Finding]:
+        yield Finding("never", True, str(1 / math.floor(0.5)))
+
+    yield "a promise", work
+    yield "a crash", crash
+
+
+@pytest.fixture
+def layers(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in LAYERS:
+        monkeypatch.setitem(run_module.LAYERS, name, ("is it so?", sound))
+    return monkeypatch
+
+
+def test_a_pass_ends_with_code_0_and_says_so(desk: Desk, layers: pytest.MonkeyPatch) -> None:
+    assert desk.run("bench", "audit") == 0
+    assert "ok    a law: 1 of 1" in desk.out
+    assert desk.out.splitlines()[-1].startswith("passed: 4 of 4 layers")
+    assert "at most 4e-09" in desk.out
+
+
+def test_a_failure_ends_with_code_1_and_names_the_promise(
+    desk: Desk, layers: pytest.MonkeyPatch
+) -> None:
+    layers.setitem(run_module.LAYERS, "game", ("is it so?", broken))
+    assert desk.run("bench", "audit", "--html", "audit.html") == 1
+    assert "game: FAILED in 2 checks, 3 checks" in desk.out
+    assert "FAIL  a promise: a promise was broken" in desk.out
+    assert "FAIL  a crash: unexpected ZeroDivisionError" in desk.out
+    assert desk.out.splitlines()[-1].startswith("FAILED: 3 of 4 layers")
+    page = (desk.folder / "audit.html").read_text("utf-8")
+    assert "Privacy audit: FAILED" in page
+    assert "a promise was broken" in page
+    assert "computed from the release" not in page
+
+
+def test_json_has_every_finding(desk: Desk, layers: pytest.MonkeyPatch) -> None:
+    assert desk.run("bench", "audit", "--json", "--layer", "noise", "--seed", "5") == 0
+    found = json.loads(desk.out)
+    assert (found["passed"], found["seed"], found["false_alarm"]) == (True, 5, ALARM)
+    (layer,) = found["layers"]
+    assert layer["layer"] == "noise"
+    assert [finding["p_value"] for finding in layer["findings"]] == [None, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--layer", "nois"], ["'nois'", "'noise'"]),
+        (["--seed", "-1"], ["seed (-1)"]),
+        (["--html", "page.pdf"], ["page.pdf", ".html"]),
+        (["--html", "none/page.html"], ["there is no folder none"]),
+        (["--html", "old.html"], ["--overwrite"]),
+    ],
+)
+def test_wrong_use_is_one_line(
+    desk: Desk, layers: pytest.MonkeyPatch, arguments: list[str], words: list[str]
+) -> None:
+    desk.write("old.html", "")
+    desk.run("bench", "audit", *arguments)
+    desk.refused(2, *words)
+
+
+def test_without_hypothesis_the_extra_is_named(desk: Desk, layers: pytest.MonkeyPatch) -> None:
+    layers.setattr(ledger_layer, "find_spec", lambda name: None)
+    desk.run("bench", "audit")
+    desk.refused(2, "heterofedsyn[audit]")
+    assert desk.run("bench", "audit", "--layer", "noise") == 0

@@ -1,0 +1,470 @@
+"""Bugs planted in a scratch copy of the package: the audit must notice every one of them.
+
+Each runs the layer meant to catch it at a small size. With HETEROFEDSYN_MUTANTS=thorough the whole
+audit runs on each instead, as `--thorough` does. With HETEROFEDSYN_OLD_OPENDP=DIR, a folder into
+which `pip install --target DIR --no-deps opendp==0.14.1` put that version, the audit also meets
+the biased sampler itself; without, an imitation of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import heterofedsyn
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+
+WHOLE = os.environ.get("HETEROFEDSYN_MUTANTS") == "thorough"
+OLD_OPENDP = os.environ.get("HETEROFEDSYN_OLD_OPENDP")
+
+_AUDIT = """\
+import json, sys
+from heterofedsyn.bench.audit import QUICK, THOROUGH, audit
+effort = THOROUGH if sys.argv[1] == "thorough" else QUICK
+print(json.dumps(audit(effort, 11, sys.argv[2:]).as_dict()))
+"""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A bug, and who must notice it.
+
+    Attributes:
+        edits: file, what stands there exactly once, and what is put in its place.
+        layer: meant to catch it.
+        words: of a failed finding, so that it is caught for what it is.
+    """
+
+    name: str
+    layer: str
+    words: str
+    edits: tuple[tuple[str, str, str], ...]
+
+
+_DRAWN = "np.array(gaussian(np.zeros(integers, dtype=np.int64)), dtype=np.int64)"
+_SIGNS = "return Sketch(frozen(signs), 1 / math.sqrt(width), _root_up(width))"
+_ADDED = "return exact + noise.draw(calibration, exact.size, key)"
+_KERNEL = """\
+from heterofedsyn.privacy._noise_kernel import discrete_gaussian
+        out = np.empty(integers, dtype=np.int64)
+        discrete_gaussian({rng}, calibration.sigma, out)
+        return out"""
+
+
+def _noise(old: str, new: str) -> tuple[str, str, str]:
+    return ("privacy/noise.py", old, new)
+
+
+def _site(old: str, new: str) -> tuple[str, str, str]:
+    return ("site/site.py", old, new)
+
+
+MUTANTS = [
+    Mutant(
+        "sigma halved where noise is drawn",
+        "noise",
+        r"sigma .*OpenDP",
+        (
+            _noise(
+                f"return {_DRAWN}",
+                "half = dp.m.make_gaussian(*space, scale=calibration.sigma / 2)\n"
+                f"        return {_DRAWN.replace('gaussian(np', 'half(np')}",
+            ),
+        ),
+    ),
+    Mutant(
+        "sigma halved where noise is drawn, seen by the attacker",
+        "game",
+        r"OpenDP",
+        (
+            _noise(
+                f"return {_DRAWN}",
+                "half = dp.m.make_gaussian(*space, scale=calibration.sigma / 2)\n"
+                f"        return {_DRAWN.replace('gaussian(np', 'half(np')}",
+            ),
+        ),
+    ),
+    Mutant(
+        "sigma halved where it is computed",
+        "coupling",
+        r"costs rho",
+        (
+            (
+                "privacy/budget.py",
+                "sigma = sensitivity / math.sqrt(2 * budget.rho)",
+                "sigma = 0.5 * sensitivity / math.sqrt(2 * budget.rho)",
+            ),
+        ),
+    ),
+    Mutant(
+        "sensitivity of sign sketches taken as 1",
+        "coupling",
+        r"sketched .* costs rho",
+        (("marginals/sketch.py", _SIGNS, _SIGNS.replace("_root_up(width)", "1.0")),),
+    ),
+    Mutant(
+        "sensitivity of sign sketches taken as 1, seen by the attacker",
+        "game",
+        r"sketch of signs",
+        (("marginals/sketch.py", _SIGNS, _SIGNS.replace("_root_up(width)", "1.0")),),
+    ),
+    Mutant(
+        "sensitivity of gaussian sketches taken as 1",
+        "coupling",
+        r"sketched .* costs rho",
+        (("marginals/sketch.py", "_root_up(longest)", "_GAUSSIAN_UNIT"),),
+    ),
+    Mutant(
+        "a budget spent twice: past charges do not count",
+        "ledger",
+        r"does not fit was answered|more than its budget",
+        (
+            (
+                "privacy/ledger.py",
+                "if together([*(past.budget for past in self.charges), budget]) > self.cap:",
+                "if budget > self.cap:",
+            ),
+        ),
+    ),
+    Mutant(
+        "a budget spent twice, seen by the attacker",
+        "game",
+        r"game",
+        (
+            (
+                "privacy/ledger.py",
+                "if together([*(past.budget for past in self.charges), budget]) > self.cap:",
+                "if budget > self.cap:",
+            ),
+        ),
+    ),
+    Mutant(
+        "a budget spent twice: several releases for the price of one",
+        "coupling",
+        r"charged was",
+        (_site("cost=together(budget.part", "cost=max(budget.part"),),
+    ),
+    Mutant(
+        "a split that adds up to more than the whole",
+        "coupling",
+        r"add up to more",
+        (
+            (
+                "privacy/budget.py",
+                "Budget(_round_down(weight * unit))",
+                "Budget(float(weight * unit))",
+            ),
+        ),
+    ),
+    Mutant(
+        "noise reused between two releases",
+        "noise",
+        r"the same numbers",
+        (
+            _noise("_UNBIASED_SINCE = (0, 16)\n", "_UNBIASED_SINCE = (0, 16)\n_KEPT: dict = {}\n"),
+            _noise(
+                f"return {_DRAWN}",
+                f"return _KEPT.setdefault((calibration.sigma, integers), {_DRAWN})",
+            ),
+        ),
+    ),
+    Mutant(
+        "seeded noise reused between the parts of a query",
+        "noise",
+        r"the same numbers",
+        (_site('f"{fingerprint} {i}".encode()', "fingerprint.encode()"),),
+    ),
+    Mutant(
+        "noise seeded by time",
+        "noise",
+        r"processes: the same numbers",
+        (
+            _noise(
+                f"return {_DRAWN}",
+                "import time\n        "
+                + _KERNEL.format(rng="np.random.default_rng(time.time_ns())"),
+            ),
+        ),
+    ),
+    Mutant(
+        "noise from a generator that forks share",
+        "noise",
+        r"processes: the same numbers",
+        (
+            _noise(
+                "_UNBIASED_SINCE = (0, 16)\n",
+                "_UNBIASED_SINCE = (0, 16)\n_RNG = np.random.default_rng()\n",
+            ),
+            _noise(f"return {_DRAWN}", _KERNEL.format(rng="_RNG")),
+        ),
+    ),
+    Mutant(
+        "zero cells left out",
+        "coupling",
+        r"every cell and zeros too",
+        (
+            _site(
+                "exact = [part.statistic.exact(counts) for part in query.parts]",
+                "exact = [(e := part.statistic.exact(counts))[e != 0] for part in query.parts]",
+            ),
+            ("hub/rounds.py", "if len(released.data) != 8 * agreed.integers:", "if False:"),
+        ),
+    ),
+    Mutant(
+        "no noise on zero cells",
+        "noise",
+        r"sigma",
+        (
+            _noise(
+                _ADDED,
+                "return np.where(exact == 0, 0, exact + noise.draw(calibration, exact.size, key))",
+            ),
+        ),
+    ),
+    Mutant(
+        "the exact n sent beside the noise",
+        "coupling",
+        r"un-noised",
+        (
+            _site(
+                "study=query.study,\n                query=fingerprint,",
+                "study=f'{query.study} {int(exact[0].sum())}',\n                query=fingerprint,",
+            ),
+            (
+                "hub/rounds.py",
+                "(answer.study, answer.query) != (query.study, fingerprint)",
+                "False",
+            ),
+        ),
+    ),
+    Mutant(
+        "the exact n sent as the total",
+        "noise",
+        r"total",
+        (
+            _noise(
+                _ADDED,
+                "return exact + (exact.size > 1) * noise.draw(calibration, exact.size, key)",
+            ),
+        ),
+    ),
+    Mutant(
+        "the exact n published",
+        "coupling",
+        r"does not follow from the answers",
+        (
+            (
+                "simulate/run.py",
+                "release: Release = stop.value",
+                "import dataclasses, msgspec\n"
+                "        rows = sum(table.rows for table in tables)\n"
+                "        run = msgspec.structs.replace(stop.value.run, noisy_total=rows)\n"
+                "        release = dataclasses.replace(stop.value, run=run)",
+            ),
+        ),
+    ),
+    Mutant(
+        "a message whose length depends on data",
+        "coupling",
+        r"not 8 bytes for each",
+        (
+            (
+                "protocol/messages.py",
+                'data=values.astype("<i8").tobytes()',
+                'data=np.trim_zeros(values, "b").astype("<i8").tobytes()',
+            ),
+            ("hub/rounds.py", "if len(released.data) != 8 * agreed.integers:", "if False:"),
+        ),
+    ),
+    Mutant(
+        "a variance rounded downwards",
+        "noise",
+        r"costs more than the rho|OpenDP prices",
+        (("privacy/budget.py", "_SLACK = 1e-12", "_SLACK = -1e-15"),),
+    ),
+    Mutant(
+        "L rows per person counted as one",
+        "coupling",
+        r"3 rows a person.* costs rho",
+        (
+            _site(" * self.plan.rows_per_unit,", ","),
+            (
+                "hub/rounds.py",
+                "part.statistic.sensitivity(domain) * plan.rows_per_unit",
+                "part.statistic.sensitivity(domain)",
+            ),
+        ),
+    ),
+    Mutant(
+        "a person with more than L rows kept",
+        "coupling",
+        r"3 rows a person.* moved more",
+        (("schema/_units.py", "- starts < most]", "- starts <= most]"),),
+    ),
+    Mutant(
+        "fresh noise on redelivery without a charge",
+        "noise",
+        r"other bytes",
+        (_site("if (kept := store.kept(fingerprint)) is not None:", "if kept := None:"),),
+    ),
+    Mutant(
+        "a float in the release path",
+        "coupling",
+        r"a float is in the release path",
+        (
+            _noise(
+                _ADDED,
+                "return (exact + 0.0 + noise.draw(calibration, exact.size, key)).astype(np.int64)",
+            ),
+        ),
+    ),
+    Mutant(
+        "continuous noise, rounded",
+        "noise",
+        r"sigma 0.5, OpenDP",
+        (
+            _noise(
+                f"return {_DRAWN}",
+                "rng = np.random.default_rng()\n"
+                "        drawn = rng.normal(0, calibration.sigma, integers)\n"
+                "        return np.rint(drawn).astype(np.int64)",
+            ),
+        ),
+    ),
+    Mutant(
+        "a sampler biased as OpenDP's was before 0.14.2",
+        "noise",
+        r"sigma 2.5, OpenDP",
+        (
+            _noise(
+                f"return {_DRAWN}",
+                f"drawn, other = {_DRAWN}, {_DRAWN}\n"
+                "        scale = int(calibration.sigma) + 1\n"
+                "        redrawn = np.random.default_rng().random(integers) < 0.13\n"
+                "        redrawn &= abs(drawn) % scale != scale - 1\n"
+                "        return np.where(redrawn, other, drawn)",
+            ),
+        ),
+    ),
+    Mutant(
+        "an older copy of the ledger accepted",
+        "ledger",
+        r"older copy of the ledger was accepted|knows less than before",
+        (
+            (
+                "site/books.py",
+                "    path = folder / LEDGER\n    if known.number > chain.number:",
+                "    return\n    path = folder / LEDGER\n    if known.number > chain.number:",
+            ),
+        ),
+    ),
+    Mutant(
+        "a charge that is not written down",
+        "ledger",
+        r"never charged|two different answers|did not open|refused as",
+        (
+            (
+                "site/books.py",
+                "            self._put(chain)\n            os.fsync(self._ledger)\n"
+                "            self._write_anchor(chain)\n            self._take(chain)",
+                "            self._take(chain)",
+            ),
+        ),
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package, compiled kernels included: they are as old as their sources."""
+    place = tmp_path_factory.mktemp("scratch")
+    shutil.copytree(Path(heterofedsyn.__file__).parent, place / "heterofedsyn")
+    return place
+
+
+@contextmanager
+def planted(scratch: Path, edits: tuple[tuple[str, str, str], ...]) -> Iterator[None]:
+    """The bug is in the copy, and afterwards it is gone."""
+    package = Path(heterofedsyn.__file__).parent
+    for file, old, new in edits:
+        text = (scratch / "heterofedsyn" / file).read_text("utf-8")
+        assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}"
+        (scratch / "heterofedsyn" / file).write_text(text.replace(old, new), "utf-8")
+    try:
+        yield
+    finally:
+        for file, _, _ in edits:
+            shutil.copy2(package / file, scratch / "heterofedsyn" / file)
+
+
+def audited(scratch: Path, *layers: str, before: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What an audit of the copy says."""
+    path = os.pathsep.join([*before, str(scratch)])
+    done = subprocess.run(
+        [sys.executable, "-c", _AUDIT, "thorough" if WHOLE else "quick", *layers],
+        env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=scratch,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def failures(found: dict[str, Any], layer: str) -> list[str]:
+    """The failed checks of a layer, in words."""
+    return [
+        f"{finding['name']}: {finding['figure']}"
+        for verdict in found["layers"]
+        if verdict["layer"] == layer
+        for finding in verdict["findings"]
+        if not finding["passed"]
+    ]
+
+
+def test_the_copy_as_it_is_passes(scratch: Path) -> None:
+    found = audited(scratch)
+    assert found["passed"], [failures(found, layer["layer"]) for layer in found["layers"]]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_noticed(scratch: Path, mutant: Mutant) -> None:
+    with planted(scratch, mutant.edits):
+        found = audited(scratch, *(() if WHOLE else (mutant.layer,)))
+    assert not found["passed"]
+    failed = failures(found, mutant.layer)
+    assert any(re.search(mutant.words, words) for words in failed), failed
+    print(f"\n{mutant.name}: {mutant.layer}: {failed[0]}")
+
+
+@pytest.mark.skipif(OLD_OPENDP is None, reason="HETEROFEDSYN_OLD_OPENDP names no folder")
+@pytest.mark.parametrize("guarded", [True, False])
+def test_the_biased_sampler_itself_is_noticed(scratch: Path, guarded: bool) -> None:
+    assert OLD_OPENDP is not None
+    edits = (
+        ()
+        if guarded
+        else (
+            ("privacy/noise.py", "_UNBIASED_SINCE = (0, 16)", "_UNBIASED_SINCE = (0, 0)"),
+            ("site/selfcheck.py", "BIASED_BEFORE = (0, 14, 2)", "BIASED_BEFORE = (0, 0, 0)"),
+        )
+    )
+    with planted(scratch, edits):
+        found = audited(scratch, "noise", before=(OLD_OPENDP,))
+    assert found["opendp"] == "0.14.1"
+    words = "biased" if guarded else "sigma 2.5, OpenDP"
+    assert any(words in failed for failed in failures(found, "noise"))
