@@ -33,6 +33,8 @@ def draw(schema: Schema, model: Model, rows: int, seed: int) -> Generator[pa.Tab
         for number, counts in chunks:
             yield _chunk(schema, model, counts, seed, number)
         return
+    for targets in model.targets:
+        _ = targets.estimates  # once, before several threads ask for them
     waiting: deque[Future[pa.Table]] = deque()
     pool = ThreadPoolExecutor(min(AT_ONCE, len(os.sched_getaffinity(0))), "drawing")
     try:

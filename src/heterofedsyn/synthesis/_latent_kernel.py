@@ -59,8 +59,10 @@ def _draw_between(low: float, high: float, rng: np.random.Generator) -> float:
     for _ in range(_MOST_TRIES):
         value = begin + (end - begin) * rng.random()
         chance = rng.random()
-        exponent = 0.5 * (nearest * nearest - value * value)
-        # Most are accepted without the exponential, which is at least 1 + exponent.
-        if chance < 1.0 + exponent or chance < math.exp(exponent):
+        drop = 0.5 * (value * value - nearest * nearest)
+        # Bounds of exp(-drop) decide most cases without it: above 1 - drop, below 1 / (1 + ...).
+        if chance < 1.0 - drop:
+            return value
+        if chance * (1.0 + drop * (1.0 + 0.5 * drop)) < 1.0 and chance < math.exp(-drop):
             return value
     return nearest

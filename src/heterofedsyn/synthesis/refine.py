@@ -103,7 +103,7 @@ def _latent(
     middles = np.stack([_middles(low, high) for low, high in ends])
 
     def start(rows: Codes) -> Floats:
-        return np.take_along_axis(middles, rows.astype(np.int64), axis=1)
+        return np.stack([middle[row] for middle, row in zip(middles, rows, strict=True)])
 
     some = own
     if own.shape[1] > LEARNING_ROWS:
