@@ -288,6 +288,25 @@ def test_files_read_together_need_the_same_columns(tmp_path: Path) -> None:
     assert "2.parquet: not a Parquet file" in failure(tmp_path)
 
 
+def test_folders_named_like_spark_does_are_columns(tmp_path: Path) -> None:
+    for number, year in enumerate(("2024", "2025", "__HIVE_DEFAULT_PARTITION__")):
+        folder = tmp_path / "lake" / f"year={year}" / "unit=a%2Fb"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"age": [number, 7], "unit": ["x", None]}), folder / "0.parquet")
+    wanted = {"year": ["2024"] * 2 + ["2025"] * 2 + [None] * 2, "age": [0, 7, 1, 7, 2, 7]}
+    for text in (f"{tmp_path}/lake", f"{tmp_path}/lake/*/*/*.parquet", f"{tmp_path}/l*/**/0.pa*"):
+        source = open_source(text)
+        assert source.columns == ("age", "unit", "year")
+        read = pa.Table.from_batches(source.batches(["year", "age"])).to_pydict()
+        assert read == wanted
+        years = [batch["year"].to_pylist() for batch in source.batches(["year"])]
+        assert years == [["2024"] * 2, ["2025"] * 2, [None] * 2]
+        unit = [batch["unit"].to_pylist() for batch in source.batches(["unit"])]
+        assert unit == [["x", None]] * 3  # a column of the file comes first
+    single = open_source(tmp_path / "lake" / "year=2024" / "unit=a%2Fb" / "0.parquet")
+    assert single.columns == ("age", "unit")
+
+
 def lake(folder: Path) -> str:
     with duckdb.connect(str(folder / "lake.duckdb")) as connection:
         connection.register("given", TABLE)
