@@ -24,6 +24,7 @@ import pytest
 from heterofedsyn.errors import DataError, HeterofedsynError, UsageError
 from heterofedsyn.schema import Schema, draft, encode
 from heterofedsyn.sources import Source, open_source
+from sources_support import interrupted
 
 SCHEMA = Schema.of(
     {
@@ -361,6 +362,19 @@ def test_a_database_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         other.communicate(b"\n")
     (tmp_path / "bad.db").write_bytes(b"secret" * 5_000)
     assert "not a DuckDB file" in failure(f"{tmp_path}/bad.db#stays")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(*) AS x FROM range(100000000) AS a(i), range(1000) AS b(j) "
+        "WHERE hash(i + j) % 7 = 1",
+        "SELECT i AS x FROM range(1000000000000) AS a(i)",
+    ],
+)
+def test_ctrl_c_is_heard_while_a_query_runs(tmp_path: Path, query: str) -> None:
+    assert interrupted(f"{lake(tmp_path)}#{query}")
 
 
 def test_a_duckdb_relation_runs_again_and_explains_its_errors() -> None:
