@@ -16,6 +16,7 @@ from heterofedsyn.errors import DataError
 from heterofedsyn.schema import encode
 from heterofedsyn.sources import open_source
 from postgres_support import PASSWORD, Server, server
+from sources_support import interrupted
 from test_docs import ROOT, blocks
 from typed_table import CODES, PERSON, SCHEMA, WARD, typed_table
 
@@ -175,7 +176,7 @@ def test_a_query_may_not_write(database: Server) -> None:
     ],
 )
 def test_a_query_that_fails_is_explained(database: Server, query: str, problem: str) -> None:
-    limit = "options=-c%20statement_timeout=2000" if "sleep" in query else ""
+    limit = "options=-c%20statement_timeout%3D2000" if "sleep" in query else ""
     message = failure(database.url(query, parameters=limit))
     assert problem in message
     assert message.startswith(f"postgresql://127.0.0.1:{database.port}/postgres: ")
@@ -194,6 +195,7 @@ def test_a_connection_that_fails_is_explained(
     assert "no such database" in failure(database.url("people", database="nothing"))
     assert "sslmode" in failure(database.url("people", parameters="sslmode=require"))
     assert "not known" in failure(database.url("people", parameters="secret=1"))
+    assert "%3D" in failure(database.url("people", parameters="options=-c%20a=secret"))
     monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
     assert "service" in failure(database.url("people", parameters="service=north"))
     monkeypatch.setenv("PGPASSWORD", "wrong-secret")
@@ -258,6 +260,18 @@ def test_a_reading_that_is_given_up_leaves_no_connection(database: Server) -> No
     while [batch.to_pydict() for batch in counting.batches()] != [{"many": [0]}]:
         assert time.monotonic() < end, "a connection is still there"
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("rows_before", [0, 500_000])
+def test_ctrl_c_is_heard_while_the_server_works(database: Server, rows_before: int) -> None:
+    location = database.url(
+        f"SELECT i, CASE WHEN i > {rows_before} THEN pg_sleep(600) END AS x "
+        "FROM generate_series(1, 1000000) AS i"
+    )
+    assert interrupted(location)
+    query = "SELECT 1 AS x FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)%' AND pid <> "
+    left = open_source(database.url(query + "pg_backend_pid() AND state = 'active'"))
+    assert sum(batch.num_rows for batch in left.batches()) == 0
 
 
 def test_memory_does_not_grow_with_rows(database: Server) -> None:

@@ -24,6 +24,7 @@ import pytest
 from heterofedsyn.errors import DataError, HeterofedsynError, UsageError
 from heterofedsyn.schema import Schema, draft, encode
 from heterofedsyn.sources import Source, open_source
+from sources_support import interrupted
 
 SCHEMA = Schema.of(
     {
@@ -291,6 +292,25 @@ def test_files_read_together_need_the_same_columns(tmp_path: Path) -> None:
     assert "2.parquet: not a Parquet file" in failure(tmp_path)
 
 
+def test_folders_named_like_spark_does_are_columns(tmp_path: Path) -> None:
+    for number, year in enumerate(("2024", "2025", "__HIVE_DEFAULT_PARTITION__")):
+        folder = tmp_path / "lake" / f"year={year}" / "unit=a%2Fb"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"age": [number, 7], "unit": ["x", None]}), folder / "0.parquet")
+    wanted = {"year": ["2024"] * 2 + ["2025"] * 2 + [None] * 2, "age": [0, 7, 1, 7, 2, 7]}
+    for text in (f"{tmp_path}/lake", f"{tmp_path}/lake/*/*/*.parquet", f"{tmp_path}/l*/**/0.pa*"):
+        source = open_source(text)
+        assert source.columns == ("age", "unit", "year")
+        read = pa.Table.from_batches(source.batches(["year", "age"])).to_pydict()
+        assert read == wanted
+        years = [batch["year"].to_pylist() for batch in source.batches(["year"])]
+        assert years == [["2024"] * 2, ["2025"] * 2, [None] * 2]
+        unit = [batch["unit"].to_pylist() for batch in source.batches(["unit"])]
+        assert unit == [["x", None]] * 3  # a column of the file comes first
+    single = open_source(tmp_path / "lake" / "year=2024" / "unit=a%2Fb" / "0.parquet")
+    assert single.columns == ("age", "unit")
+
+
 def lake(folder: Path) -> str:
     with duckdb.connect(str(folder / "lake.duckdb")) as connection:
         connection.register("given", TABLE)
@@ -345,6 +365,19 @@ def test_a_database_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         other.communicate(b"\n")
     (tmp_path / "bad.db").write_bytes(b"secret" * 5_000)
     assert "not a DuckDB file" in failure(f"{tmp_path}/bad.db#stays")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(*) AS x FROM range(100000000) AS a(i), range(1000) AS b(j) "
+        "WHERE hash(i + j) % 7 = 1",
+        "SELECT i AS x FROM range(1000000000000) AS a(i)",
+    ],
+)
+def test_ctrl_c_is_heard_while_a_query_runs(tmp_path: Path, query: str) -> None:
+    assert interrupted(f"{lake(tmp_path)}#{query}")
 
 
 def test_a_duckdb_relation_runs_again_and_explains_its_errors() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn.sources._ahead import read_ahead
 from heterofedsyn.sources.location import Location
 from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
 
@@ -66,7 +67,10 @@ class DuckdbSource(Source):
 
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with _connected(self.location) as connection:
-            yield from _stream(_relation(connection, self.location.query), columns)
+            yield from read_ahead(
+                lambda: _reader(_relation(connection, self.location.query), columns),
+                connection.interrupt,
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +93,7 @@ class RelationSource(Source):
 
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with _one_line(self.kind):
-            yield from _stream(self.relation, columns)
+            yield from _reader(self.relation, columns)
 
 
 def _relation(connection: Any, query: str) -> Any:
@@ -97,11 +101,11 @@ def _relation(connection: Any, query: str) -> Any:
     return connection.sql(f"SELECT * FROM (\n{query}\n) AS rows_of_the_query")
 
 
-def _stream(relation: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _reader(relation: Any, columns: Sequence[str]) -> pa.RecordBatchReader:
     kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
     wanted = ", ".join(_expression(column, kinds[column]) for column in columns)
     # `execute` would put all rows into memory before the first is given.
-    yield from relation.project(wanted).to_arrow_reader(BATCH_ROWS)
+    return relation.project(wanted).to_arrow_reader(BATCH_ROWS)
 
 
 def _expression(column: str, kind: str) -> str:

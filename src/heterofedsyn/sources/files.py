@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from glob import has_magic
+from itertools import takewhile
 from pathlib import Path
 
 from heterofedsyn.errors import DataError, UsageError
@@ -19,11 +20,13 @@ def open_file(text: str) -> Source:
     """The rows of a file, of a folder of Parquet files, or of a glob of them."""
     path = Path(text)
     if path.is_dir():
-        return _open_many(text, [found for found in path.rglob("*") if _is_part(found, path)])
+        parts = sorted(found for found in path.rglob("*") if _is_part(found, path))
+        return _open_many(text, parts, path)
     if not path.exists():
         if not has_magic(text):
             raise DataError(f"{path}: there is no such file; check the path")
-        return _open_many(text, matches(text))
+        fixed = takewhile(lambda part: not has_magic(part), path.parts)
+        return _open_many(text, matches(text), Path(*fixed))
     if path.name.lower().endswith(_CSV):
         return CsvSource.open(path)
     if path.name.lower().endswith(_PARQUET):
@@ -43,7 +46,7 @@ def _is_part(path: Path, folder: Path) -> bool:
     )
 
 
-def _open_many(text: str, paths: list[Path]) -> Source:
+def _open_many(text: str, paths: list[Path], root: Path) -> Source:
     if not paths:
         raise DataError(f"{text}: no .parquet file is there; check the path")
     other = [path for path in paths if not path.name.lower().endswith(_PARQUET)]
@@ -52,4 +55,4 @@ def _open_many(text: str, paths: list[Path]) -> Source:
             f"{text}: a glob reads .parquet files only, and {other[0].name} is none; "
             "name other files one by one"
         )
-    return ParquetSource.open(text, sorted(paths))
+    return ParquetSource.open(text, paths, root)

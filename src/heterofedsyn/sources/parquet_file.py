@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 from heterofedsyn.errors import DataError
 from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
 
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _BUFFER_BYTES = 1 << 20
 _DAMAGED = "not a Parquet file, or damaged or cut short; make it again"
 
@@ -26,15 +28,21 @@ class ParquetSource(Source):
 
     text: str
     paths: tuple[Path, ...]
+    root: Path
     header: tuple[str, ...]
 
     @classmethod
-    def open(cls, text: str, paths: Sequence[Path]) -> ParquetSource:
-        """The files, after reading the footer of the first."""
+    def open(cls, text: str, paths: Sequence[Path], root: Path | None = None) -> ParquetSource:
+        """The files, after reading the footer of the first.
+
+        Folders below the root that are named like `year=2025` are columns of text.
+        """
         first = paths[0]
+        root = first.parent if root is None else root
         with _one_line(first):
-            schema = pq.read_schema(first)
-        return cls(text, tuple(paths), check_names(str(first), schema.names))
+            names = pq.read_schema(first).names
+        names += [name for name in _in_folders(first, root) if name not in names]
+        return cls(text, tuple(paths), root, check_names(str(first), names))
 
     @property
     def name(self) -> str:
@@ -43,20 +51,41 @@ class ParquetSource(Source):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names in the first footer."""
+        """The names in the first footer, and those in the names of its folders."""
         return self.header
 
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for path in self.paths:
             with _one_line(path):
                 schema = pq.read_schema(path)
+            outside = _in_folders(path, self.root)
             for column in columns:
-                if column not in schema.names:
+                if column not in schema.names and column not in outside:
                     raise DataError(
                         f"{path}: no column {column!r}, which {self.paths[0].name} has; "
                         "files read together need the same columns"
                     )
-            yield from _batches_of(path, schema, list(columns))
+            inside = [column for column in columns if column in schema.names]
+            for batch in _batches_of(path, schema, inside):
+                arrays = [
+                    batch.column(column) if column in inside else _same(outside[column], batch)
+                    for column in columns
+                ]
+                yield pa.record_batch(arrays, list(columns))
+
+
+def _in_folders(path: Path, root: Path) -> dict[str, str | None]:
+    """What the names of a file's folders say, as Hive and Spark write them."""
+    pairs = [folder.partition("=") for folder in path.relative_to(root).parts[:-1]]
+    return {
+        unquote(key): None if value == _NO_VALUE else unquote(value)
+        for key, equals, value in pairs
+        if equals
+    }
+
+
+def _same(text: str | None, batch: pa.RecordBatch) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), batch.num_rows).dictionary_encode()
 
 
 def _batches_of(path: Path, schema: pa.Schema, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -85,7 +114,7 @@ def _batches_of(path: Path, schema: pa.Schema, columns: list[str]) -> Iterator[p
             if batch is None:
                 return
             done += batch.num_rows
-            yield batch.select(columns)
+            yield batch
 
 
 def _damaged_group(file: pq.ParquetFile, columns: list[str], done: int) -> int:

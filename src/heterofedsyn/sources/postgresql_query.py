@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn.sources._ahead import read_ahead
 from heterofedsyn.sources.location import Location
 from heterofedsyn.sources.source import Source, check_names
 
@@ -60,7 +61,10 @@ _SIGNS = (
     (r"permission denied for database", "this user may not connect; ask for access"),
     (r"SSL|certificate", "the encryption that was asked for is not to be had; check sslmode"),
     (r"definition of service|service file", "the service is not in the service file; check it"),
-    (r"invalid (URI|port|connection option|integer)", "a parameter of the URL is not known"),
+    (
+        r"URI|invalid (port|connection option|integer)",
+        "a parameter of the URL is not known or not right; write %20 for a blank and %3D for =",
+    ),
     (r"too many (clients|connections)|remaining connection slots", "the server is full; try later"),
     (r"statement timeout|canceling statement", _STATES["57014"]),
     (r"read-only transaction", _STATES["25006"]),
@@ -69,6 +73,7 @@ _SIGNS = (
         r"terminating connection|closed the connection|connection not open|SSL SYSCALL|reset by",
         _STATES["08"],
     ),
+    (r"Failed to connect", "the connection failed; try psql with the same address to see why"),
 )
 """What is said without an SQLSTATE, as while connecting or streaming, by signs in the words."""
 
@@ -102,10 +107,12 @@ class PostgresqlSource(Source):
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = ", ".join(_expression(column, self.types[column]) for column in columns)
         with _cursor(self.location) as cursor:
-            cursor.execute(_select(wanted, self.location.query))
-            with cursor.fetch_record_batch() as reader:
-                for batch in reader:
-                    yield pa.record_batch([_plain(array) for array in batch], list(columns))
+
+            def start() -> pa.RecordBatchReader:
+                return cursor.execute(_select(wanted, self.location.query)).fetch_record_batch()
+
+            for batch in read_ahead(start, cursor.adbc_cancel):
+                yield pa.record_batch([_plain(array) for array in batch], list(columns))
 
 
 def _select(wanted: str, query: str) -> str:

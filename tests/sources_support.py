@@ -1,0 +1,33 @@
+"""What tests of several sources share."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+READ = """
+import sys
+from heterofedsyn.sources import open_source
+source = open_source(sys.argv[1])
+print("reading", flush=True)
+for batch in source.batches():
+    pass
+"""
+
+
+def interrupted(location: str) -> bool:
+    """Whether a process that reads a location ends by Ctrl-C, although the query does not."""
+    command = [sys.executable, "-c", READ, location]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"reading\n"
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        try:
+            _, said = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return False
+    return process.returncode == -signal.SIGINT and b"KeyboardInterrupt" in said
