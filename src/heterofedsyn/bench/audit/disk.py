@@ -41,7 +41,7 @@ class SiteOnDisk:
             folder=place / "site",
             name=name,
             schema=place / "schema.toml",
-            source=place / "rows.csv",
+            source=str(place / "rows.csv"),
             epsilon=plan.epsilon * 2,
             delta=plan.delta,
             study_epsilon=plan.epsilon,
