@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -34,7 +33,3 @@ def cached(session: SparkSession) -> int:
     """How many tables the session keeps on its workers."""
     return int(session.sparkContext._jsc.getPersistentRDDs().size())
 
-
-def parquet(session: SparkSession, path: Path, parts: int = 3) -> object:
-    """A Parquet file as a data frame of several partitions."""
-    return session.read.parquet(str(path)).repartition(parts)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ from heterofedsyn.marginals import Counts
 from heterofedsyn.marginals.counts import PairCounts, View, whole
 from heterofedsyn.schema import Schema, draft
 from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
+from heterofedsyn.site import _spark_work as work
 from heterofedsyn.site.reading import Counted, check, count
 from heterofedsyn.site.spark import SparkCounts
 from heterofedsyn.sources import open_source
@@ -309,13 +314,13 @@ def test_a_wrong_location_is_refused_in_one_line(
 def test_errors_of_workers_hide_the_rows(cluster: SparkSession) -> None:
     schema, _ = numbers(0, columns=1)
     query = "spark:SELECT CAST(concat('secret', id) AS INT) AS c0 FROM range(9)"
-    for work in (
+    for ask in (
         lambda: count([open_source(query)], schema),
         lambda: check([open_source(query)], schema),
         lambda: list(open_source(query).batches()),
     ):
         with pytest.raises(DataError) as caught:
-            work()
+            ask()
         message = str(caught.value)
         assert message == (
             "the Spark query: Spark could not read it to its end (CAST_INVALID_INPUT); "
@@ -334,6 +339,14 @@ def test_a_missing_column_or_an_unsuitable_one_is_named(cluster: SparkSession) -
         count([open_source(query)], schema, unit="who")
 
 
+def test_a_session_keeps_its_settings(cluster: SparkSession) -> None:
+    schema, table = numbers(10)
+    frame = cluster.createDataFrame(table)
+    before = cluster.conf.getAll
+    count([open_source(frame)], schema)
+    assert cluster.conf.getAll == before
+
+
 def test_nothing_is_kept_of_a_table_that_cannot_be_read(cluster: SparkSession) -> None:
     schema, _ = numbers(0, columns=1)
     before = cached(cluster)
@@ -346,11 +359,49 @@ def test_workers_of_another_version_are_refused(
     cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schema, table = numbers(10)
-    monkeypatch.setattr("heterofedsyn.site._spark_work.Task.version", "0.0")
-    defaults = ("heterofedsyn.site._spark_work.Task.__init__.__defaults__", (None, "0.0"))
-    monkeypatch.setattr(*defaults)
+    older = partial(work.Task, version="0.0")
+    monkeypatch.setattr("heterofedsyn.site.spark.work.Task", older)
     with pytest.raises(DataError, match=r"the workers have heterofedsyn .*, this is 0\.0; install"):
         count([open_source(cluster.createDataFrame(table))], schema)
+
+
+def test_workers_without_the_package_are_told_apart_from_bad_rows(
+    cluster: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema, table = numbers(10)
+    (tmp_path / "heterofedsyn.py").write_text(
+        """raise ModuleNotFoundError("No module named 'heterofedsyn'")"""
+    )
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\nexport PYTHONPATH="{tmp_path}:$PYTHONPATH"\nexec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o700)
+    frame = cluster.createDataFrame(table)
+    monkeypatch.setattr(cluster.sparkContext, "pythonExec", str(python))
+    with pytest.raises(DataError, match="its workers do not have this package; install it"):
+        count([open_source(frame)], schema)
+
+
+def test_without_java_a_line_says_so(tmp_path: Path) -> None:
+    script = (
+        "from heterofedsyn.sources import open_source\n"
+        "from heterofedsyn.errors import DataError\n"
+        "try: open_source('spark:t')\n"
+        "except DataError as error: print(error)"
+    )
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env=kept | {"JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert run.stdout == (
+        "spark:t: Java did not start; install Java 17 or newer, or set JAVA_HOME\n"
+    )
 
 
 def test_streams_and_mixtures_are_refused(cluster: SparkSession) -> None:
@@ -359,9 +410,9 @@ def test_streams_and_mixtures_are_refused(cluster: SparkSession) -> None:
     with pytest.raises(UsageError, match="a stream has no end"):
         open_source(stream)
     both = [open_source(cluster.createDataFrame(table)), open_source(table)]
-    for work in (count, check):
+    for ask in (count, check):
         with pytest.raises(UsageError, match="cannot be put together"):
-            work(both, schema)
+            ask(both, schema)
 
 
 def test_the_session_listens_on_loopback_only(cluster: SparkSession) -> None:
