@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
@@ -30,11 +31,17 @@ from heterofedsyn.site import _spark_work as work
 from heterofedsyn.site.reading import Counted, check, count
 from heterofedsyn.site.spark import SparkCounts
 from heterofedsyn.sources import open_source
-from spark_support import cached, cluster
+from heterofedsyn.sources.spark import session
+from spark_support import cached, cluster, local_files, needs_java
 
-__all__ = ["cluster"]
+__all__ = ["cluster", "local_files"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [
+    needs_java,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyspark leaves its sockets to chance
+]
 
 
 def every_view(schema: Schema) -> list[View]:
@@ -419,3 +426,25 @@ def test_the_session_listens_on_loopback_only(cluster: SparkSession) -> None:
     assert cluster.conf.get("spark.driver.host") == "127.0.0.1"
     assert cluster.conf.get("spark.driver.bindAddress") == "127.0.0.1"
     assert cluster.sparkContext.uiWebUrl is None
+
+
+def test_every_thread_counts_in_the_same_session(cluster: SparkSession) -> None:
+    schema, _ = numbers(0, columns=1)
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(session).result() is cluster
+        source = thread.submit(open_source, "spark:SELECT 3 AS c0").result()
+        found = thread.submit(count, [source], schema).result()
+    assert found.counts.of(whole(("c0",))).tolist() == [0, 0, 0, 1, 0]
+
+
+def test_what_spark_keeps_on_disk_cannot_be_read_without_its_session(
+    cluster: SparkSession, local_files: Path
+) -> None:
+    schema, _ = numbers(0, columns=2, size=500)
+    table = pa.table({"c0": [77] * 5_000, "c1": [55] * 5_000})
+    found = count([open_source(cluster.createDataFrame(table))], schema)
+    assert isinstance(found.counts, SparkCounts)
+    files = [path for path in local_files.rglob("rdd_*") if path.is_file()]
+    assert files
+    run = np.full(50, 77, np.uint16).tobytes()
+    assert not any(run in path.read_bytes() for path in files)
