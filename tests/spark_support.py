@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,29 +14,35 @@ from pyspark.sql import SparkSession
 
 from heterofedsyn.sources import spark
 
+needs_java = pytest.mark.skipif(
+    not (os.environ.get("JAVA_HOME") or shutil.which("java")),
+    reason="Spark needs Java: install Java 17 or newer",
+)
 
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+
+@pytest.fixture(scope="module")
+def local_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Spark keeps what it keeps on disk."""
+    return tmp_path_factory.mktemp("spark")
+
+
+@pytest.fixture(scope="module")
+def cluster(local_files: Path) -> Iterator[SparkSession]:
     """The session that the package itself starts where no cluster is configured."""
-    if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
-        pytest.skip("Spark needs Java: install Java 17 or newer")
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE"):
+        for name in ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS"):
             patch.delenv(name, raising=False)
-        folder = tmp_path_factory.mktemp("spark")
-        patch.setenv("SPARK_LOCAL_DIRS", str(folder))
-        patch.chdir(folder)  # Spark makes its folder of tables where it is started
+        patch.setenv("SPARK_LOCAL_DIRS", str(local_files))
+        patch.chdir(local_files)  # Spark makes its folder of tables where it is started
         started = spark.session()
         started.conf.set("spark.sql.shuffle.partitions", "4")
     yield started
     started.stop()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # pyspark leaves its sockets to chance
+        gc.collect()
 
 
 def cached(session: SparkSession) -> int:
     """How many tables the session keeps on its workers."""
     return int(session.sparkContext._jsc.getPersistentRDDs().size())
-
-
-def parquet(session: SparkSession, path: Path, parts: int = 3) -> object:
-    """A Parquet file as a data frame of several partitions."""
-    return session.read.parquet(str(path)).repartition(parts)

@@ -17,6 +17,7 @@ from heterofedsyn.hub import METHODS, make_method
 from heterofedsyn.hub.method import settings_of
 from heterofedsyn.schema import Schema
 from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
+from spark_support import needs_java
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -24,6 +25,7 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 QUICK = {"CONTRIBUTING.md", "CHANGELOG.md"}
+SLOW = {"spark.md"}
 METHODS_PAGE = ROOT / "docs" / "methods.md"
 
 # `make demo` is what it runs; other targets would run this very test, or fetch packages.
@@ -87,12 +89,15 @@ def check_output(block: Block, output: str) -> None:
             assert plain(line, sample=sample) in said, f"not said any more: {line}\n{output}"
 
 
+def marks(page: Path) -> list[pytest.MarkDecorator]:
+    if page.name in SLOW:
+        return [pytest.mark.slow, needs_java]
+    return [] if page.name in QUICK else [pytest.mark.thorough]
+
+
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, marks=[] if page.name in QUICK else pytest.mark.thorough, id=page.name)
-        for page in PAGES
-    ],
+    [pytest.param(page, marks=marks(page), id=page.name) for page in PAGES],
 )
 def test_a_page_runs_from_top_to_bottom_in_an_empty_folder(page: Path, tmp_path: Path) -> None:
     output = ""

@@ -80,6 +80,7 @@ def test_the_package_keeps_its_contracts() -> None:
             "import heterofedsyn.sources",
             "Only sites and what stands above them read sources",
         ),
+        ("site", "import pyspark", "Only sources.spark and site.spark know pyspark"),
         ("schema", "import heterofedsyn.protocol", "Imports go downwards only"),
         ("evaluation", "import heterofedsyn.drawing", "Imports go downwards only"),
         ("hub", "import heterofedsyn.evaluation", "Imports go downwards only"),

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +27,21 @@ from heterofedsyn.marginals import Counts
 from heterofedsyn.marginals.counts import PairCounts, View, whole
 from heterofedsyn.schema import Schema, draft
 from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
+from heterofedsyn.site import _spark_work as work
 from heterofedsyn.site.reading import Counted, check, count
 from heterofedsyn.site.spark import SparkCounts
 from heterofedsyn.sources import open_source
-from spark_support import cached, cluster
+from heterofedsyn.sources.spark import session
+from spark_support import cached, cluster, local_files, needs_java
 
-__all__ = ["cluster"]
+__all__ = ["cluster", "local_files"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [
+    needs_java,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyspark leaves its sockets to chance
+]
 
 
 def every_view(schema: Schema) -> list[View]:
@@ -308,13 +320,13 @@ def test_a_wrong_location_is_refused_in_one_line(
 def test_errors_of_workers_hide_the_rows(cluster: SparkSession) -> None:
     schema, _ = numbers(0, columns=1)
     query = "spark:SELECT CAST(concat('secret', id) AS INT) AS c0 FROM range(9)"
-    for work in (
+    for ask in (
         lambda: count([open_source(query)], schema),
         lambda: check([open_source(query)], schema),
         lambda: list(open_source(query).batches()),
     ):
         with pytest.raises(DataError) as caught:
-            work()
+            ask()
         message = str(caught.value)
         assert message == (
             "the Spark query: Spark could not read it to its end (CAST_INVALID_INPUT); "
@@ -333,6 +345,14 @@ def test_a_missing_column_or_an_unsuitable_one_is_named(cluster: SparkSession) -
         count([open_source(query)], schema, unit="who")
 
 
+def test_a_session_keeps_its_settings(cluster: SparkSession) -> None:
+    schema, table = numbers(10)
+    frame = cluster.createDataFrame(table)
+    before = cluster.conf.getAll
+    count([open_source(frame)], schema)
+    assert cluster.conf.getAll == before
+
+
 def test_nothing_is_kept_of_a_table_that_cannot_be_read(cluster: SparkSession) -> None:
     schema, _ = numbers(0, columns=1)
     before = cached(cluster)
@@ -345,11 +365,49 @@ def test_workers_of_another_version_are_refused(
     cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schema, table = numbers(10)
-    monkeypatch.setattr("heterofedsyn.site._spark_work.Task.version", "0.0")
-    defaults = ("heterofedsyn.site._spark_work.Task.__init__.__defaults__", (None, "0.0"))
-    monkeypatch.setattr(*defaults)
+    older = partial(work.Task, version="0.0")
+    monkeypatch.setattr("heterofedsyn.site.spark.work.Task", older)
     with pytest.raises(DataError, match=r"the workers have heterofedsyn .*, this is 0\.0; install"):
         count([open_source(cluster.createDataFrame(table))], schema)
+
+
+def test_workers_without_the_package_are_told_apart_from_bad_rows(
+    cluster: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema, table = numbers(10)
+    (tmp_path / "heterofedsyn.py").write_text(
+        """raise ModuleNotFoundError("No module named 'heterofedsyn'")"""
+    )
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\nexport PYTHONPATH="{tmp_path}:$PYTHONPATH"\nexec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o700)
+    frame = cluster.createDataFrame(table)
+    monkeypatch.setattr(cluster.sparkContext, "pythonExec", str(python))
+    with pytest.raises(DataError, match="its workers do not have this package; install it"):
+        count([open_source(frame)], schema)
+
+
+def test_without_java_a_line_says_so(tmp_path: Path) -> None:
+    script = (
+        "from heterofedsyn.sources import open_source\n"
+        "from heterofedsyn.errors import DataError\n"
+        "try: open_source('spark:t')\n"
+        "except DataError as error: print(error)"
+    )
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env=kept | {"JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert run.stdout == (
+        "spark:t: Java did not start; install Java 17 or newer, or set JAVA_HOME\n"
+    )
 
 
 def test_streams_and_mixtures_are_refused(cluster: SparkSession) -> None:
@@ -358,12 +416,34 @@ def test_streams_and_mixtures_are_refused(cluster: SparkSession) -> None:
     with pytest.raises(UsageError, match="a stream has no end"):
         open_source(stream)
     both = [open_source(cluster.createDataFrame(table)), open_source(table)]
-    for work in (count, check):
+    for ask in (count, check):
         with pytest.raises(UsageError, match="cannot be put together"):
-            work(both, schema)
+            ask(both, schema)
 
 
 def test_the_session_listens_on_loopback_only(cluster: SparkSession) -> None:
     assert cluster.conf.get("spark.driver.host") == "127.0.0.1"
     assert cluster.conf.get("spark.driver.bindAddress") == "127.0.0.1"
     assert cluster.sparkContext.uiWebUrl is None
+
+
+def test_every_thread_counts_in_the_same_session(cluster: SparkSession) -> None:
+    schema, _ = numbers(0, columns=1)
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(session).result() is cluster
+        source = thread.submit(open_source, "spark:SELECT 3 AS c0").result()
+        found = thread.submit(count, [source], schema).result()
+    assert found.counts.of(whole(("c0",))).tolist() == [0, 0, 0, 1, 0]
+
+
+def test_what_spark_keeps_on_disk_cannot_be_read_without_its_session(
+    cluster: SparkSession, local_files: Path
+) -> None:
+    schema, _ = numbers(0, columns=2, size=500)
+    table = pa.table({"c0": [77] * 5_000, "c1": [55] * 5_000})
+    found = count([open_source(cluster.createDataFrame(table))], schema)
+    assert isinstance(found.counts, SparkCounts)
+    files = [path for path in local_files.rglob("rdd_*") if path.is_file()]
+    assert files
+    run = np.full(50, 77, np.uint16).tobytes()
+    assert not any(run in path.read_bytes() for path in files)

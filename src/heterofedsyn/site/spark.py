@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from heterofedsyn.sources import Watch, unwatched
 from heterofedsyn.sources.spark import SparkSource, one_line
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _MOST_JOB_CELLS = 2**24
 """Cells that a worker counts at once: 128 MiB."""
@@ -33,6 +33,7 @@ _MOST_JOB_SIDES = 512
 
 _TASK_BYTES = 2**24
 _MOST_TASKS = 256
+_FIT_PARTITIONS = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
 
 
 class SparkCounts(Counts):
@@ -88,7 +89,9 @@ def count(
     encoder = Encoder(schema, unit, max_rows_per_unit)
     domain = schema.domain
     with one_line(sources[0].name):
-        copy = _encoded(sources, schema, unit, max_rows_per_unit).persist(StorageLevel.DISK_ONLY)
+        encoded = _encoded(sources, schema, unit, max_rows_per_unit)
+        with _fewer_partitions(encoded.sparkSession):
+            copy = encoded.persist(StorageLevel.DISK_ONLY)
         try:
             fit = _fit(copy, encoder.columns)
             watch(fit.rows_read)
@@ -168,6 +171,20 @@ def _jobs(views: Sequence[View], domain: Domain) -> Iterator[list[View]]:
         cells += own
     if some:
         yield some
+
+
+@contextmanager
+def _fewer_partitions(session: SparkSession) -> Iterator[None]:
+    """Lets Spark fit the partitions of a copy to its size, as it does for all but kept tables."""
+    before = session.conf.get(_FIT_PARTITIONS, None)
+    session.conf.set(_FIT_PARTITIONS, "true")
+    try:
+        yield
+    finally:
+        if before is None:
+            session.conf.unset(_FIT_PARTITIONS)
+        else:
+            session.conf.set(_FIT_PARTITIONS, before)
 
 
 def _remove(copy: DataFrame) -> None:

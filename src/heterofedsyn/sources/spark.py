@@ -7,7 +7,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,8 @@ _CONFIGURED = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_A
 _ALONE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.authenticate": "true",  # other users of this machine can reach its ports
+    "spark.io.encryption.enabled": "true",  # a process that is killed leaves its files behind
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -133,14 +135,15 @@ def session() -> SparkSession:
     PYSPARK_SUBMIT_ARGS speak of. Without any of them Spark runs on this machine alone.
     """
     try:
+        from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
     except ImportError:
         raise UsageError(
             "this needs the extra `spark`: pip install 'heterofedsyn[spark]'"
         ) from None
 
-    if running := SparkSession.getActiveSession():
-        return running
+    with suppress(PySparkRuntimeError):
+        return SparkSession.active()
     builder: SparkSession.Builder = SparkSession.builder
     if any(os.environ.get(name) for name in _CONFIGURED):
         return builder.getOrCreate()
