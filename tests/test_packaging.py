@@ -85,7 +85,10 @@ def test_the_core_lock_holds_what_makes_a_report_and_no_scoring_library() -> Non
 @pytest.mark.thorough
 def test_the_package_works_without_its_extras(tmp_path: Path) -> None:
     """Every module can be read, and the command line says what it can do."""
-    extras = {"jinja2", "matplotlib", "ot", "pandas", "sklearn", "xgboost", "mbi", "jax"}
+    extras = {
+        *("jinja2", "matplotlib", "ot", "pandas", "sklearn", "xgboost", "mbi", "jax", "duckdb"),
+        *("adbc_driver_manager", "adbc_driver_postgresql", "pyspark"),
+    }
     script = f"""
 import importlib, pkgutil, sys
 for name in {sorted(extras)}:
@@ -116,6 +119,9 @@ def test_help_reads_no_heavy_library(tmp_path: Path) -> None:
         "pyarrow",
         "scipy",
         "jax",
+        "duckdb",
+        "adbc_driver_manager",
+        "pyspark",
     ]
     script = f"""
 import sys

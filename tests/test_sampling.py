@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heterofedsyn import _words
 from heterofedsyn._arrays import Floats
-from heterofedsyn.cli import sample as sample_module
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.hub import Release, make_method, sampling
 from heterofedsyn.hub.release import MOST_ROWS, MOST_STREAMED
@@ -192,11 +192,11 @@ def test_the_command_streams_and_says_how_far_it_is(
     ask = ["sample", "made", "--rows", "3500", "--seed", "4"]
     assert desk.run(*ask, "--out", "a.csv") == 0
     assert desk.err == "3,500 rows in a.csv\n"
-    monkeypatch.setattr(sample_module, "_SILENCE", 0.0)
+    monkeypatch.setattr(_words, "SILENCE", 0.0)
     assert desk.run(*ask, "--out", "a.parquet") == 0
     *progress, last = desk.err.splitlines()
-    assert [line.split(" rows")[0].strip() for line in progress] == [
-        f"{done:,} of 3,500" for done in (875, 1_750, 2_625)
+    assert [line.split(" rows")[0] for line in progress] == [
+        f"drawing: {done:,}" for done in (875, 1_750, 2_625, 3_500)
     ]
     assert all(line.endswith(" a second") for line in progress)
     assert last == "3,500 rows in a.parquet"
@@ -213,14 +213,11 @@ def test_stopped_in_the_middle_nothing_half_written_is_left(
     release.save("made", rows=1)
     before = names(desk.folder)
 
-    def stop(rows: int) -> Any:
-        def watch(done: int) -> None:
-            if done > rows / 2:
-                raise KeyboardInterrupt
+    def stop(pace: _words.Pace, done: int) -> None:
+        if done > 4_500:
+            raise KeyboardInterrupt
 
-        return watch
-
-    monkeypatch.setattr(sample_module, "_progress", stop)
+    monkeypatch.setattr(_words.Pace, "__call__", stop)
     assert desk.run("sample", "made", "--rows", "9000", "--out", out) == 130
     assert names(desk.folder) == before
     assert not [each for each in threading.enumerate() if each.name.startswith("drawing")]

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from heterofedsyn import _words
 from heterofedsyn._words import Pace
 from heterofedsyn.bench.mixed import mixed_batches, mixed_schema, write_mixed
 from heterofedsyn.marginals.counts import whole
@@ -20,11 +21,13 @@ from heterofedsyn.site.reading import check, count
 from heterofedsyn.sources import open_source
 
 
-def test_a_pace_speaks_now_and_then() -> None:
+def test_a_pace_speaks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    at_once, later = Pace(said.append, every=0), Pace(said.append, every=60)
-    at_once(1_000)
-    later(1_000)
+    pace = Pace(said.append)
+    pace(1_000)
+    assert said == []
+    monkeypatch.setattr(_words, "SILENCE", 0.0)
+    pace(1_000)
     (line,) = said
     assert line.startswith("1,000 rows so far, ")
 

@@ -23,18 +23,20 @@ def plain(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
+SILENCE = 5.0
+"""Seconds between two lines of progress."""
+
+
 class Pace:
     """Says now and then how far a long reading or writing has come."""
 
-    def __init__(self, say: Callable[[str], None], every: float = 5.0) -> None:
-        """A pace that speaks for the first time after so many seconds."""
+    def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._every = every
         self._start = self._last = time.monotonic()
 
     def __call__(self, rows: int) -> None:
         """Hear how many rows are done."""
         now = time.monotonic()
-        if now - self._last >= self._every:
+        if now - self._last >= SILENCE:
             self._last = now
             self._say(f"{rows:,} rows so far, {rows / (now - self._start):,.0f} a second")

@@ -28,9 +28,9 @@ def show_round(report: RoundReport) -> None:
     )
 
 
-def pace(name: str) -> Pace:
-    """A line on stderr every few seconds while something long is read."""
-    return Pace(lambda text: note(f"reading {name}: {text}"))
+def pace(doing: str) -> Pace:
+    """A line on stderr every few seconds while something long is going on."""
+    return Pace(lambda text: note(f"{doing}: {text}"))
 
 
 def size(many: int) -> str:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from heterofedsyn.errors import UsageError
-
-_SILENCE = 5.0
-"""Seconds between two lines of progress."""
 
 
 def sample(
@@ -34,7 +29,7 @@ def sample(
     """Draw synthetic rows from a release; costs no privacy."""
     from heterofedsyn._files import check_place, file_written_whole
     from heterofedsyn._words import count
-    from heterofedsyn.cli._show import note
+    from heterofedsyn.cli._show import note, pace
     from heterofedsyn.hub.release import load
     from heterofedsyn.hub.sampling import write
 
@@ -50,7 +45,7 @@ def sample(
         check_place(out)
     release = load(folder)
     drawn = release.batches(rows, seed)
-    watch = _progress(release.usual_rows if rows is None else rows)
+    watch = pace("drawing")
     if out is None:
         sys.stdout.flush()
         write(drawn, csv=sys.stdout.buffer, watch=watch)
@@ -61,19 +56,3 @@ def sample(
         else:
             written = write(drawn, parquet=partial, watch=watch)
     note(f"{count(written, 'row')} in {out}")
-
-
-def _progress(rows: int) -> Callable[[int], None]:
-    """Tells how far a long drawing is, now and then."""
-    from heterofedsyn.cli._show import note
-
-    begun = told = time.monotonic()
-
-    def watch(done: int) -> None:
-        nonlocal told
-        now = time.monotonic()
-        if done < rows and now - told >= _SILENCE:
-            note(f"  {done:,} of {rows:,} rows, {done / (now - begun):,.0f} a second")
-            told = now
-
-    return watch

@@ -94,7 +94,7 @@ def check(
 
     found = Schema.load(schema)
     sources = [open_source(location) for location in data or []]
-    fit = check_rows(sources, found, unit=unit, watch=pace("rows"))
+    fit = check_rows(sources, found, unit=unit, watch=pace("reading"))
     ignored = {name for source in sources for name in source.columns}
     ignored -= {*found.domain.names, unit}
     if as_json:

@@ -100,7 +100,7 @@ def simulate(
     from heterofedsyn.cli._show import guarantee, note, pace, show_round
     from heterofedsyn.cli.report import write_report
     from heterofedsyn.hub import make_method
-    from heterofedsyn.hub.release import MOST_ROWS, check_rows, check_target
+    from heterofedsyn.hub.release import check_rows, check_target
     from heterofedsyn.simulate.synthesizer import FederatedSynthesizer, name_sites
 
     if max_rows_per_unit is not None and unit is None:
@@ -128,11 +128,11 @@ def simulate(
         holders = synthesizer.holders(_locations(site))
         tables: dict[str, EncodedTable | Counts] = {}
         for name, files in holders.items():
-            found = synthesizer.count(files, pace(name))
+            found = synthesizer.count(files, pace(f"reading {name}"))
             _note_misfits(name, found.fit)
             tables[name] = found.counts
     else:
-        whole = synthesizer.encode(data or [], pace("data"))
+        whole = synthesizer.encode(data or [], pace("reading"))
         _note_misfits("data", whole)
         cut = synthesizer.split(whole, SITES if sites is None else sites, split or SPLIT)
         tables = {"pooled": whole.table} if make_method(method).pools else name_sites(cut)
@@ -142,7 +142,7 @@ def simulate(
     synthesizer.save(out, rows=rows, overwrite=overwrite)
     write_report(out)
     release = synthesizer.release
-    drawn = min(release.run.noisy_total, MOST_ROWS) if rows is None else rows
+    drawn = release.usual_rows if rows is None else rows
     if as_json:
         summary = {
             "out": str(out),

@@ -561,7 +561,9 @@ def _check_rows(settings: SiteSettings, schema: Any, unit: str | None, most: int
     from heterofedsyn.sources import open_source
 
     source = open_source(settings.source)
-    return check([source], schema, unit=unit, max_rows_per_unit=most, watch=pace(source.name))
+    return check(
+        [source], schema, unit=unit, max_rows_per_unit=most, watch=pace(f"reading {source.name}")
+    )
 
 
 def _check_target(target: Path, *, overwrite: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,6 +169,10 @@ class FederatedSynthesizer:
     def sample(self, rows: int | None = None, seed: int | None = None) -> pa.Table:
         """Synthetic rows; the noisy total unless asked."""
         return self.release.sample(rows, seed)
+
+    def batches(self, rows: int | None = None, seed: int | None = None) -> Iterator[pa.Table]:
+        """The rows of `sample`, a part at a time: memory does not grow with their number."""
+        return self.release.batches(rows, seed)
 
     def save(self, folder: str | Path, *, rows: int | None = None, overwrite: bool = False) -> Path:
         """Write the release as a folder."""
