@@ -7,16 +7,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from agent_support import approved_study, ask, books_of, make_site
 from heterofedsyn.errors import DataError
+from heterofedsyn.marginals import Flat
 from heterofedsyn.schema import encode
+from heterofedsyn.site.agent import Agent, Reason, Refused
 from heterofedsyn.sources import open_source
 from postgres_support import PASSWORD, Server, server
 from sources_support import interrupted
+from support import NoNoise
 from test_docs import ROOT, blocks
 from typed_table import CODES, PERSON, SCHEMA, WARD, typed_table
 
@@ -355,3 +360,36 @@ def test_the_commands_of_the_guide_run(database: Server, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("all 300 rows fit") == 2
     assert done.stdout.count("all 100 rows fit") == 1
+
+
+def test_an_agent_answers_from_a_database_as_from_a_file(database: Server, tmp_path: Path) -> None:
+    database.run(
+        "CREATE TABLE site_rows (a0 text, a1 varchar(9), a2 char(9), name text)",
+        "INSERT INTO site_rows VALUES ('v0', 'v1', 'v1', 'secret'), ('v2', 'v0', NULL, 'secret')",
+        "INSERT INTO site_rows SELECT 'v1', 'v' || i % 2, 'v0', 'secret' "
+        "FROM generate_series(1, 50) AS i",
+    )
+    file = "a0,a1,a2\nv0,v1,v1\nv2,v0,\n" + "".join(f"v1,v{i % 2},v0\n" for i in range(1, 51))
+    location = database.url("site_rows")
+    heard: list[bytes] = []
+    for name, source in (("file", None), ("database", location)):
+        settings = make_site(tmp_path / name)
+        Path(settings.source).write_text(file)
+        study = approved_study(settings)
+        lines: list[str] = []
+        with books_of(settings) as books:
+            own = replace(settings, source=source or settings.source)
+            agent = Agent(own, books, noise=NoNoise(), log=lines.append)
+            heard.append(agent.answer(ask(study, Flat(("a0",)), Flat(("a0", "a1")))))
+            lost = replace(own, source="postgresql://127.0.0.1:9/clinic#stays")
+            before = books.account
+            with pytest.raises(Refused) as refused:
+                Agent(lost, books, noise=NoNoise(), log=lines.append).answer(
+                    ask(study, Flat(("a1",)))
+                )
+            assert (refused.value.reason, books.account) == (Reason.UNAVAILABLE, before)
+        assert any("read 52 rows" in line for line in lines)
+        assert any("1 row does not fit" in line for line in lines)
+        assert not any(word in line for line in lines for word in ("secret", PASSWORD, "SELECT"))
+        assert "secret" not in (settings.folder / "site.toml").read_text()
+    assert heard[0] == heard[1]

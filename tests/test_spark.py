@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
@@ -21,18 +22,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from agent_support import approved_study, ask, books_of, make_site
 from heterofedsyn import FederatedSynthesizer
 from heterofedsyn.errors import DataError, UsageError
-from heterofedsyn.marginals import Counts
+from heterofedsyn.marginals import Counts, Flat
 from heterofedsyn.marginals.counts import PairCounts, View, whole
 from heterofedsyn.schema import Schema, draft
 from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
 from heterofedsyn.site import _spark_work as work
+from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.reading import Counted, check, count
 from heterofedsyn.site.spark import SparkCounts
 from heterofedsyn.sources import open_source
 from heterofedsyn.sources.spark import session
 from spark_support import cached, cluster, local_files, needs_java
+from support import NoNoise
 
 __all__ = ["cluster", "local_files"]
 
@@ -296,6 +300,21 @@ def test_fit_takes_data_frames_of_spark(cluster: SparkSession) -> None:
     assert releases[0].equals(releases[1])
 
 
+def test_an_agent_answers_from_spark_as_from_a_file(cluster: SparkSession, tmp_path: Path) -> None:
+    heard: list[bytes] = []
+    for name in ("file", "spark"):
+        site = make_site(tmp_path / name, rows=200)
+        study = approved_study(site)
+        if name == "spark":
+            rows = cluster.read.csv(site.source, header=True)
+            rows.createOrReplaceTempView("rows_of_a_site")
+            site = replace(site, source="spark:rows_of_a_site")
+        with books_of(site) as books:
+            agent = Agent(site, books, noise=NoNoise(), log=lambda line: None)
+            heard.append(agent.answer(ask(study, Flat(("a0",)), Flat(("a0", "a1")))))
+    assert heard[0] == heard[1]
+
+
 @pytest.mark.parametrize(
     ("location", "words"),
     [
@@ -319,13 +338,13 @@ def test_a_wrong_location_is_refused_in_one_line(
 def test_errors_of_workers_hide_the_rows(cluster: SparkSession) -> None:
     schema, _ = numbers(0, columns=1)
     query = "spark:SELECT CAST(concat('secret', id) AS INT) AS c0 FROM range(9)"
-    for ask in (
+    for reading in (
         lambda: count([open_source(query)], schema),
         lambda: check([open_source(query)], schema),
         lambda: list(open_source(query).batches()),
     ):
         with pytest.raises(DataError) as caught:
-            ask()
+            reading()
         message = str(caught.value)
         assert message == (
             "the Spark query: Spark could not read it to its end (CAST_INVALID_INPUT); "
@@ -415,9 +434,9 @@ def test_streams_and_mixtures_are_refused(cluster: SparkSession) -> None:
     with pytest.raises(UsageError, match="a stream has no end"):
         open_source(stream)
     both = [open_source(cluster.createDataFrame(table)), open_source(table)]
-    for ask in (count, check):
+    for reading in (count, check):
         with pytest.raises(UsageError, match="cannot be put together"):
-            ask(both, schema)
+            reading(both, schema)
 
 
 def test_the_session_listens_on_loopback_only(cluster: SparkSession) -> None:
