@@ -352,7 +352,7 @@ MUTANTS = [
                 f"return {_DRAWN}",
                 f"drawn, other = {_DRAWN}, {_DRAWN}\n"
                 "        scale = int(calibration.sigma) + 1\n"
-                "        redrawn = np.random.default_rng().random(integers) < 0.13\n"
+                "        redrawn = np.random.default_rng().random(integers) < 0.18\n"
                 "        redrawn &= abs(drawn) % scale != scale - 1\n"
                 "        return np.where(redrawn, other, drawn)",
             ),
