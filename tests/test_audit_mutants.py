@@ -371,17 +371,10 @@ MUTANTS = [
         ),
     ),
     Mutant(
-        "a charge that is not written down",
+        "a charge booked at half its price",
         "ledger",
-        r"never charged|two different answers|did not open|refused as",
-        (
-            (
-                "site/books.py",
-                "            self._put(chain)\n            os.fsync(self._ledger)\n"
-                "            self._write_anchor(chain)\n            self._take(chain)",
-                "            self._take(chain)",
-            ),
-        ),
+        r"a charge is not what was asked",
+        (("site/books.py", "            rho=cost.rho,\n", "            rho=cost.rho / 2,\n"),),
     ),
 ]
 
