@@ -352,7 +352,7 @@ MUTANTS = [
                 f"return {_DRAWN}",
                 f"drawn, other = {_DRAWN}, {_DRAWN}\n"
                 "        scale = int(calibration.sigma) + 1\n"
-                "        redrawn = np.random.default_rng().random(integers) < 0.13\n"
+                "        redrawn = np.random.default_rng().random(integers) < 0.18\n"
                 "        redrawn &= abs(drawn) % scale != scale - 1\n"
                 "        return np.where(redrawn, other, drawn)",
             ),
@@ -371,17 +371,10 @@ MUTANTS = [
         ),
     ),
     Mutant(
-        "a charge that is not written down",
+        "a charge booked at half its price",
         "ledger",
-        r"never charged|two different answers|did not open|refused as",
-        (
-            (
-                "site/books.py",
-                "            self._put(chain)\n            os.fsync(self._ledger)\n"
-                "            self._write_anchor(chain)\n            self._take(chain)",
-                "            self._take(chain)",
-            ),
-        ),
+        r"a charge is not what was asked",
+        (("site/books.py", "            rho=cost.rho,\n", "            rho=cost.rho / 2,\n"),),
     ),
 ]
 

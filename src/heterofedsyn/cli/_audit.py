@@ -75,7 +75,7 @@ def _section(verdict: Verdict) -> Section:
         verdict.layer,
         f"{verdict.layer.capitalize()}: {'passed' if verdict.passed else 'FAILED'}",
         (
-            Text(f"The question: {verdict.question} {_summary(verdict).capitalize()}."),
+            Text(f"The question: {verdict.question} The answer: {_summary(verdict)}."),
             *failed,
             Table("What was checked", ("verdict", "check", "figures"), rows, words=3, longest=400),
         ),

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import Integers, stream
+from heterofedsyn._words import count
 from heterofedsyn.bench.audit import prices, reference
 from heterofedsyn.bench.audit.carry import Transcript, carry
 from heterofedsyn.bench.audit.disk import SiteOnDisk
@@ -239,7 +240,7 @@ def _couple(
     return Finding(
         name,
         True,
-        f"{len(queries)} queries, {parts:,} releases, {len(added)} canaries: "
+        f"{count(len(queries), 'round')}, {parts:,} releases, {len(added)} canaries: "
         f"{float(most):.9f} of the charge at most",
     )
 
