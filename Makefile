@@ -10,7 +10,7 @@ CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup check test check-slow format lock clean
+.PHONY: help demo setup check test check-slow fuzz format lock clean
 .SILENT:
 .DELETE_ON_ERROR:
 
@@ -34,6 +34,11 @@ test: $(DEV) ## the quick tests, for daily use
 
 check-slow: $(DEV) ## the tests that take minutes
 	$(BIN)/pytest -m slow
+
+# By coverage if atheris is in $(VENV) (pip install atheris); it runs on few platforms, so no lock has it.
+MINUTES ?= 10
+fuzz: $(DEV) ## what a stranger can send, MINUTES=10 for each of TARGETS= (all)
+	PYTHONPATH=tests $(BIN)/python -W ignore -m fuzz.run $(TARGETS) --minutes $(MINUTES)
 
 format: $(DEV) ## put every file into the one format
 	$(BIN)/ruff format .

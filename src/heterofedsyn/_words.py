@@ -5,6 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from heterofedsyn.errors import plain
+
+__all__ = ["PRIVATE_ROWS", "Pace", "count", "plain"]
+
 PRIVATE_ROWS = "computed from private rows: do not publish"
 """Stands on everything that compares with rows and has no guarantee."""
 
@@ -16,11 +20,6 @@ def count(many: int, noun: str) -> str:
     ('1 row', '2,000 rows')
     """
     return f"{many:,} {noun}{'' if many == 1 else 's'}"
-
-
-def plain(text: str) -> str:
-    """Text without letters that a terminal would obey."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 class Pace:
