@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fuzz.changes import changed
+from fuzz.changes import MOST_BYTES, changed
 from fuzz.run import TARGETS, known, load
 from heterofedsyn._files import read_whole
 from heterofedsyn._toml import NotToml, from_toml
@@ -30,7 +30,7 @@ FEWER = {"release_report": 3, "receipt": 50}
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", TARGETS)
-def test_changed_inputs_keep_the_law(name: str) -> None:
+def test_known_and_changed_inputs_keep_the_law(name: str) -> None:
     target = load(name)
     seeds = target.seeds()
 
@@ -44,11 +44,14 @@ def test_changed_inputs_keep_the_law(name: str) -> None:
     def check_any(data: bytes) -> None:
         target.fuzz_one(data)
 
+    for data in known(name):
+        if len(data) <= MOST_BYTES:
+            target.fuzz_one(data)
     check()
     check_any()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_every_known_input_keeps_the_law_within_its_memory_and_time() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "fuzz.run", "--examples"],

@@ -41,7 +41,7 @@ def examples() -> list[bytes]:
         b"\x81\xa5parts\xdd\xff\xff\xff\xff",
         b"\xdf\xff\xff\xff\xff",
         b"\xc6\xff\xff\xff\xff",
-        ask(study, *[Total()] * 99_999, share=1e-12),
+        ask(study, *[Total()] * 20_000, share=1e-12),
         ask(study, *[Total()] * 100_001, share=1e-12),
         ask(study, *[Grouped(("a0", "a1"), wide)] * 20_000, share=1e-12),
         ask(study, *[Sketched(("a0", "a1"), 4096, i) for i in range(3_000)], share=1e-12),
