@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 UV_VERSION ?= 0.13.7
+AUDIT_VERSION ?= 2.10.1
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
@@ -10,7 +11,7 @@ CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup check test check-slow format lock clean
+.PHONY: help demo setup check test check-slow fuzz format lock advisories clean
 .SILENT:
 .DELETE_ON_ERROR:
 
@@ -35,6 +36,11 @@ test: $(DEV) ## the quick tests, for daily use
 check-slow: $(DEV) ## the tests that take minutes
 	$(BIN)/pytest -m slow
 
+# By coverage if atheris is in $(VENV) (pip install atheris); it runs on few platforms, so no lock has it.
+MINUTES ?= 10
+fuzz: $(DEV) ## what a stranger can send, MINUTES=10 for each of TARGETS= (all)
+	PYTHONPATH=tests $(BIN)/python -W ignore -m fuzz.run $(TARGETS) --minutes $(MINUTES)
+
 format: $(DEV) ## put every file into the one format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -49,8 +55,11 @@ lock: $(VENV)-lock/.uv-$(UV_VERSION) ## resolve the dependencies anew into locks
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
 		$(COMPILE) --extra eval --extra nvflare --extra report --extra site --extra spark --group dev --constraint locks/core.txt --output-file locks/dev.txt
 
+advisories: $(VENV)-audit/.pip-audit-$(AUDIT_VERSION) ## the locked dependencies against known advisories
+	$(VENV)-audit/bin/python tools/advisories.py locks/core.txt locks/dev.txt
+
 clean: ## remove everything made here, .venv too
-	rm -rf $(VENV) $(VENV)-lock build dist heterofedsyn-demo .hypothesis .import_linter_cache \
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-lock build dist heterofedsyn-demo .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
@@ -75,4 +84,9 @@ $(DEV): $(CORE) locks/dev.txt
 $(VENV)-lock/.uv-$(UV_VERSION):
 	$(PYTHON) -m venv --clear $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip --disable-pip-version-check -qq install uv==$(UV_VERSION)
+	touch $@
+
+$(VENV)-audit/.pip-audit-$(AUDIT_VERSION):
+	$(PYTHON) -m venv --clear $(VENV)-audit
+	$(VENV)-audit/bin/python -m pip --disable-pip-version-check -qq install pip-audit==$(AUDIT_VERSION)
 	touch $@

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -21,10 +22,10 @@ from spark_support import needs_java
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-QUICK = {"CONTRIBUTING.md", "CHANGELOG.md"}
+QUICK = {"CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"}
 SLOW = {"spark.md"}
 METHODS_PAGE = ROOT / "docs" / "methods.md"
 
@@ -180,6 +181,24 @@ def test_a_method_of_another_package_is_found_by_its_entry_point(tmp_path: Path)
     command = ["heterofedsyn", "simulate", "--site", "elmwood.parquet", "--schema", "schema.toml"]
     command += ["--epsilon", "1", "--delta", "1e-9", "--method", "chain", "--out", "release"]
     assert "study over 1 site with chain" in run(command, tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_test_named_is_there(page: Path) -> None:
+    for name, test in re.findall(r"`(tests/[^:`]+)(?:::([^`]+))?`", page.read_text("utf-8")):
+        assert (ROOT / name).exists(), name
+        if test:
+            found = ast.parse((ROOT / name).read_text("utf-8"))
+            names = {node.name for node in ast.walk(found) if isinstance(node, ast.FunctionDef)}
+            assert test in names, f"{name}::{test}"
+
+
+def test_every_claim_of_the_privacy_page_names_what_holds_it() -> None:
+    text = (ROOT / "docs" / "privacy.md").read_text("utf-8")
+    assert len(re.findall(r"`tests/[^`]+::test_\w+`", text)) >= 50
+    held = text.partition("\nHeld by:\n")[2].partition("\n\n**")[0]
+    for claim in re.split(r"\n- ", held.strip().removeprefix("- ")):
+        assert "tests/" in claim or "*not tested*" in claim, claim
 
 
 def test_no_page_names_a_place_of_some_machine() -> None:

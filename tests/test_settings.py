@@ -97,8 +97,12 @@ def test_anchor_and_socket_lie_outside_of_the_folder(tmp_path: Path, place: str)
         ("epsilon = 3.0", 'epsilon = 3.0\nfolder = "/"', "unknown field `folder`"),
         ("epsilon = 3.0", "epsilon = -3.0", "epsilon must be above 0"),
         ("epsilon = 3.0", "\x00", "no settings of a site"),
-        ("epsilon = 3.0", "epsilon = " + "[" * 100_000, "no settings of a site: nested too deeply"),
-        ("epsilon = 3.0", "epsilon = " + "9" * 6_000, "no settings of a site: a number is too"),
+        ("epsilon = 3.0", "epsilon = " + "[" * 100_000, "no settings of a site: it is nested too"),
+        (
+            "epsilon = 3.0",
+            "epsilon = " + "9" * 6_000,
+            "no settings of a site: a number in it is too",
+        ),
     ],
 )
 def test_a_file_with_anything_else_in_it_is_refused_by_name(

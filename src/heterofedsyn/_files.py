@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from heterofedsyn.errors import HeterofedsynError, UsageError
+
+
+def read_whole(path: str | os.PathLike[str], most: int) -> bytes:
+    """All bytes of a regular file; whatever else there is, nothing waits for it or reads on.
+
+    Raises:
+        OSError: if it is something else, holds more than so many bytes, or cannot be read.
+    """
+    try:
+        file = open(path, "rb", opener=_at_once)  # noqa: SIM115
+    except ValueError:
+        raise OSError(errno.EINVAL, "a path holds no null character") from None
+    with file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "this is no regular file")
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"this has more than {most:,} bytes")
+    return data
 
 
 def check_place(target: Path) -> None:
@@ -77,6 +98,11 @@ def file_written_whole(target: Path) -> Iterator[Path]:
         raise HeterofedsynError(f"cannot write {target}: {_reason(error)}") from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open, even a pipe that nobody writes to."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _put(partial: Path, place: Path) -> None:

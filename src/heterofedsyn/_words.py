@@ -8,6 +8,9 @@ from collections.abc import Callable
 PRIVATE_ROWS = "computed from private rows: do not publish"
 """Stands on everything that compares with rows and has no guarantee."""
 
+SILENCE = 5.0
+"""Seconds between two lines of progress."""
+
 
 def count(many: int, noun: str) -> str:
     """A number of things.
@@ -16,15 +19,6 @@ def count(many: int, noun: str) -> str:
     ('1 row', '2,000 rows')
     """
     return f"{many:,} {noun}{'' if many == 1 else 's'}"
-
-
-def plain(text: str) -> str:
-    """Text without letters that a terminal would obey."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
-
-
-SILENCE = 5.0
-"""Seconds between two lines of progress."""
 
 
 class Pace:

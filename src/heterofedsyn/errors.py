@@ -5,11 +5,21 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_MOST_LETTERS = 2_000
+"""Of a message."""
+
+_MOST_COMPARED = 100
+"""Letters of a word, beyond which no slip of the finger is looked for."""
+
 
 class HeterofedsynError(Exception):
     """Something failed; the message is meant for a person and never holds a value of a record."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return plain(text[:_MOST_LETTERS]) + (" ..." if len(text) > _MOST_LETTERS else "")
 
 
 class DataError(HeterofedsynError):
@@ -63,6 +73,13 @@ class SimulatedNoiseWarning(HeterofedsynWarning):
         return "simulated noise, for research: anyone with the seed can undo the noise"
 
 
+def plain(text: str) -> str:
+    """Text without letters that a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint naming the closest known word, or all of them when none is close.
 
@@ -70,9 +87,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     "did you mean 'age'?"
     """
     names = [str(name) for name in known]
-    folded = {name.casefold(): name for name in reversed(names)}
-    close = difflib.get_close_matches(word.casefold(), folded, n=1)
+    short = [name for name in names if len(name) <= _MOST_COMPARED]
+    folded = {name.casefold(): name for name in reversed(short[:1_000])}
+    close = difflib.get_close_matches(word[:_MOST_COMPARED].casefold(), folded, n=1)
     if close:
         return f"did you mean {folded[close[0]]!r}?"
-    shown = ", ".join(repr(name) for name in names[:12]) + (", ..." if len(names) > 12 else "")
+    shown = ", ".join(repr(name[:_MOST_COMPARED]) for name in names[:12]) + (
+        ", ..." if len(names) > 12 else ""
+    )
     return f"known: {shown}"

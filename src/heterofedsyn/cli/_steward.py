@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from heterofedsyn._words import plain
+from heterofedsyn.errors import plain
 
 if TYPE_CHECKING:
     from heterofedsyn.hub.preview import ForeseenRound, Preview

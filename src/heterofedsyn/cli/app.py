@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import typer
 
 from heterofedsyn import __version__
-from heterofedsyn._words import plain
 from heterofedsyn.cli import (
     bench,
     demo,
@@ -28,7 +27,7 @@ from heterofedsyn.cli import (
     site,
     study,
 )
-from heterofedsyn.errors import HeterofedsynError, HeterofedsynWarning
+from heterofedsyn.errors import HeterofedsynError, HeterofedsynWarning, plain
 
 _STOPPED = "stopped before the end; nothing half-written is left"
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heterofedsyn._words import PRIVATE_ROWS, plain
+from heterofedsyn._words import PRIVATE_ROWS
 from heterofedsyn.cli import _steward
-from heterofedsyn.errors import UsageError
+from heterofedsyn.errors import UsageError, plain
 
 if TYPE_CHECKING:
     from heterofedsyn.protocol.study import Study

@@ -155,5 +155,8 @@ def _round_down(value: Fraction) -> float:
 
 
 def _round_up(value: Fraction) -> float:
-    nearest = float(value)
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return math.inf
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)

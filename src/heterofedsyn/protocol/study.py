@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from heterofedsyn._files import file_written_whole
-from heterofedsyn._toml import to_toml
+from heterofedsyn._files import file_written_whole, read_whole
+from heterofedsyn._toml import NotToml, from_toml, to_toml
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.protocol.plan import Plan
 from heterofedsyn.schema import Schema, with_atoms
@@ -81,11 +80,11 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             UsageError: if it is anything else.
         """
         try:
-            if path.stat().st_size > MOST_STUDY_BYTES:
-                raise UsageError(f"{path}: too large for a study")
-            found = tomllib.loads(path.read_text("utf-8"))
+            found = from_toml(read_whole(path, MOST_STUDY_BYTES).decode("utf-8"))
             return msgspec.convert(found, cls)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        except UnicodeDecodeError:
+            raise UsageError(f"{path}: not UTF-8 text; save it as UTF-8") from None
+        except (NotToml, msgspec.ValidationError) as error:
             raise UsageError(f"{path}: this is no study: {error}") from None
         except RecursionError:
             raise UsageError(f"{path}: this is no study: it is nested too deeply") from None

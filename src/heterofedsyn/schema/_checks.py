@@ -8,14 +8,26 @@ from datetime import UTC, date, datetime, time, timedelta
 from numbers import Integral, Real
 from typing import TypeVar
 
-from heterofedsyn.errors import SchemaError
+from heterofedsyn.errors import SchemaError, did_you_mean
 from heterofedsyn.schema._bins import IntegerBins
 
 Ordered = TypeVar("Ordered", int, float, datetime)
 
+MOST_CODES = 65_536
 SECOND = timedelta(seconds=1)
 _DEFAULT_BINS = 100
 _WIDEST = 2**62
+_MOST_DIGITS = 1_000
+
+
+def shown(value: object) -> str:
+    """What a file says, as an error shows it, whatever it is."""
+    return repr(value) if isinstance(value, str) else f"of type {type(value).__name__}"
+
+
+def hint(value: object, known: Iterable[str]) -> str:
+    """What may have been meant by a word, or which words there are."""
+    return did_you_mean(value if isinstance(value, str) else "", known)
 
 
 def text(value: object, what: str) -> str:
@@ -29,7 +41,11 @@ def text(value: object, what: str) -> str:
 
 def word(value: object, what: str) -> str:
     """A category: text, or a whole number or truth value in its text form."""
-    return str(value) if isinstance(value, (bool, int)) else text(value, what)
+    if not isinstance(value, (bool, int)):
+        return text(value, what)
+    if abs(value) >= 10**_MOST_DIGITS:
+        raise SchemaError(f"{what} must have at most {_MOST_DIGITS} digits")
+    return str(value)
 
 
 def flag(value: object, what: str) -> None:
@@ -83,7 +99,10 @@ def moment(value: object, what: str) -> datetime:
     if value.microsecond:
         raise SchemaError(f"{what} must be given to the second; leave out the fraction")
     if value.tzinfo is not None:
-        value = value.astimezone(UTC).replace(tzinfo=None)
+        try:
+            value = value.astimezone(UTC).replace(tzinfo=None)
+        except OverflowError:
+            raise SchemaError(f"{what} is outside of the years 1 to 9999 in UTC") from None
     return value
 
 
@@ -118,6 +137,11 @@ def bins(name: str, asked: object, most: int, of_what: str) -> int:
         return min(_DEFAULT_BINS, most)
     if isinstance(asked, bool) or not isinstance(asked, Integral) or int(asked) < 1:
         raise SchemaError(f"column {name!r}: bins must be a whole number of at least 1")
+    if int(asked) > MOST_CODES:
+        raise SchemaError(
+            f"column {name!r}: its bins are more than {MOST_CODES:,}; use at most "
+            f"{min(most, MOST_CODES):,}"
+        )
     if int(asked) > most:
         raise SchemaError(
             f"column {name!r}: {asked} bins are more than the {most} {of_what} of the range; "

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from heterofedsyn.errors import SchemaError, did_you_mean
+from heterofedsyn.errors import SchemaError
+from heterofedsyn.schema._checks import hint, shown
 from heterofedsyn.schema.columns import (
     BooleanColumn,
     CategoricalColumn,
@@ -15,6 +16,9 @@ from heterofedsyn.schema.columns import (
     IntegerColumn,
     NumberColumn,
 )
+
+MOST_ALL_CODES = 2**22
+"""Of all columns together: 64 columns of as many codes as a column may have."""
 
 KINDS: dict[str, type[Column]] = {
     kind.kind: kind
@@ -28,8 +32,18 @@ def read(settings: Mapping[str, Any]) -> tuple[tuple[Column, ...], str | None, s
     entries = settings.get("columns", ())
     if not isinstance(entries, list | tuple):
         raise SchemaError("columns must be a list of tables; start each with [[columns]]")
-    columns = tuple(_column(entry, place) for place, entry in enumerate(entries, start=1))
-    return columns, settings.get("label"), settings.get("task")
+    columns: list[Column] = []
+    codes = 0
+    for place, entry in enumerate(entries, start=1):
+        columns.append(_column(entry, place))
+        codes += columns[-1].size
+        # Checked on the way: a short file can ask for more than any memory holds.
+        if codes > MOST_ALL_CODES:
+            raise SchemaError(
+                f"the first {place:,} columns have {codes:,} codes, more than {MOST_ALL_CODES:,}; "
+                "use fewer bins or values"
+            )
+    return tuple(columns), settings.get("label"), settings.get("task")
 
 
 def write(columns: tuple[Column, ...], label: str | None, task: str | None) -> dict[str, Any]:
@@ -45,13 +59,13 @@ def _column(entry: object, place: int) -> Column:
     name = entry.get("name")
     if not name:
         raise SchemaError(f'column {place} has no name; add name = "..."')
-    at = f"column {name!r}"
+    at = f"column {shown(name)}"
     if "type" not in entry:
         raise SchemaError(f"{at} has no type; add type = one of {', '.join(KINDS)}")
-    kind = KINDS.get(str(entry["type"]))
+    kind = KINDS.get(entry["type"]) if isinstance(entry["type"], str) else None
     if kind is None:
-        hint = did_you_mean(str(entry["type"]), KINDS)
-        raise SchemaError(f"{at} has the unknown type {entry['type']!r}; {hint}")
+        found = entry["type"]
+        raise SchemaError(f"{at} has the unknown type {shown(found)}; {hint(found, KINDS)}")
     fields = dataclasses.fields(kind)
     _check_keys(entry, ("type", *(field.name for field in fields)), f"{at} of type {kind.kind}")
     for field in fields:
@@ -63,8 +77,7 @@ def _column(entry: object, place: int) -> Column:
 def _check_keys(found: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
     for key in found:
         if key not in known:
-            hint = did_you_mean(str(key), known)
-            raise SchemaError(f"{what} has the unknown key {key!r}; {hint}")
+            raise SchemaError(f"{what} has the unknown key {key!r}; {hint(key, known)}")
 
 
 def _entry(column: Column) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from heterofedsyn.schema.columns import MOST_CODES, Column, IntegerColumn, NumberColumn
+from heterofedsyn.schema._checks import MOST_CODES
+from heterofedsyn.schema.columns import Column, IntegerColumn, NumberColumn
 from heterofedsyn.schema.schema import Schema
 
 

@@ -16,6 +16,7 @@ from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import SchemaError, did_you_mean
 from heterofedsyn.schema import _checks
 from heterofedsyn.schema._bins import IntegerBins, Layout, RealBins
+from heterofedsyn.schema._checks import MOST_CODES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from heterofedsyn.schema._reading import Cells
 
 Mask = NDArray[np.bool_]
-
-MOST_CODES = 65_536
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from heterofedsyn._toml import to_toml
-from heterofedsyn.errors import SchemaError, UsageError, did_you_mean
-from heterofedsyn.schema import _settings
+from heterofedsyn._files import read_whole
+from heterofedsyn._toml import NotToml, from_toml, to_toml
+from heterofedsyn.errors import SchemaError, UsageError
+from heterofedsyn.schema import _checks, _settings
 from heterofedsyn.schema.columns import Column
 from heterofedsyn.schema.domain import Domain
+
+MOST_SCHEMA_BYTES = 2**24
+MOST_COLUMNS = 2_000
+"""So that all pairs of columns can be listed."""
 
 TASKS = ("binary_classification", "multiclass_classification", "regression")
 
@@ -38,16 +43,21 @@ class Schema:
         object.__setattr__(self, "columns", tuple(self.columns))
         if not self.columns:
             raise SchemaError("a schema needs at least one column; add a [[columns]] entry")
+        if len(self.columns) > MOST_COLUMNS:
+            raise SchemaError(
+                f"a schema of {len(self.columns):,} columns is over the limit of {MOST_COLUMNS:,}; "
+                "leave some out"
+            )
         names = [column.name for column in self.columns]
-        for name in names:
-            if names.count(name) > 1:
+        for name, many in Counter(names).items():
+            if many > 1:
                 raise SchemaError(f"two columns are named {name!r}; rename one of them")
         if self.label is not None and self.label not in names:
-            hint = did_you_mean(str(self.label), names)
-            raise SchemaError(f"label {self.label!r} is not a column; {hint}")
+            hint = _checks.hint(self.label, names)
+            raise SchemaError(f"label {_checks.shown(self.label)} is not a column; {hint}")
         if self.task is not None and self.task not in TASKS:
-            hint = did_you_mean(str(self.task), TASKS)
-            raise SchemaError(f"there is no task {self.task!r}; {hint}")
+            hint = _checks.hint(self.task, TASKS)
+            raise SchemaError(f"there is no task {_checks.shown(self.task)}; {hint}")
         if self.task is not None and self.label is None:
             raise SchemaError(f"task {self.task!r} needs a label; name the column to predict")
 
@@ -69,16 +79,18 @@ class Schema:
     @classmethod
     def from_toml(cls, text: str) -> Schema:
         """The schema that a TOML text describes."""
+        if len(text) > MOST_SCHEMA_BYTES:
+            raise SchemaError(f"a schema has at most {MOST_SCHEMA_BYTES:,} letters; shorten it")
         try:
-            return cls.of(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
+            return cls.of(from_toml(text))
+        except NotToml as error:
             raise SchemaError(f"the schema is not valid TOML: {error}") from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schema:
         """The schema in a TOML file."""
         try:
-            return cls.from_toml(Path(path).read_text(encoding="utf-8"))
+            return cls.from_toml(read_whole(path, MOST_SCHEMA_BYTES).decode("utf-8"))
         except SchemaError as error:
             raise SchemaError(f"{os.fspath(path)}: {error}") from None
         except UnicodeDecodeError:

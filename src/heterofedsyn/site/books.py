@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import os
 import secrets
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from heterofedsyn._files import read_whole
 from heterofedsyn.errors import LedgerDisputed, LedgerUnavailable, UsageError
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.ledger import Charge, Ledger, shortfall
@@ -32,6 +34,8 @@ LEDGER = "ledger"
 LOCK = "ledger.lock"
 ANSWERS = "answers"
 LEDGER_VERSION: Final = 1
+MOST_KEPT_BYTES = 2**28
+MOST_ANCHOR_BYTES = 2**12
 _REPAIR = "`heterofedsyn site ledger repair` books what may be missing"
 _READS = 20
 """How often a ledger that is being written is read again before its state is called disputed."""
@@ -134,7 +138,7 @@ class Kept:
         """
         with _saying("read", path):
             try:
-                data = path.read_bytes()
+                data = read_whole(path, MOST_KEPT_BYTES)
             except FileNotFoundError:
                 return None
         size = int.from_bytes(data[32:40], "big")
@@ -576,7 +580,7 @@ def _entry(line: bytes) -> Entry | None:
     try:
         entry: Entry = _DECODER.decode(line)
         _ = entry.budget  # refuse what it refuses
-    except (msgspec.DecodeError, UnicodeDecodeError, UsageError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, UsageError):
         return None
     return entry
 
@@ -624,9 +628,13 @@ def _check(chain: _Chain, known: Anchor, folder: Path, anchor: Path) -> None:
 def _open_ledger(folder: Path, how: int) -> int:
     path = folder / LEDGER
     try:
-        return os.open(path, how | os.O_CLOEXEC)
+        file = os.open(path, how | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         raise LedgerDisputed(f"there is no ledger {path}; {_REPAIR}") from None
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise LedgerDisputed(f"the ledger {path} is no regular file; {_REPAIR}")
+    return file
 
 
 def _read_ledger(folder: Path) -> bytes:
@@ -657,9 +665,12 @@ def _read_anchor(anchor: Path) -> Anchor:
 def _anchor_if_readable(anchor: Path) -> Anchor | None:
     """What the anchor says, or None if it is missing or damaged."""
     try:
-        found = msgspec.json.decode(anchor.read_bytes(), type=Anchor)
+        found = msgspec.json.decode(read_whole(anchor, MOST_ANCHOR_BYTES), type=Anchor)
         Budget(found.rho)
-    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError, UsageError):
+    except (
+        *(FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError, RecursionError),
+        UsageError,
+    ):
         return None
     return found
 

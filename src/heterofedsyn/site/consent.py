@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from heterofedsyn._files import file_written_whole, written_whole
+from heterofedsyn._files import file_written_whole, read_whole, written_whole
 from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.trust import Local
@@ -21,6 +21,7 @@ CONSENT = "consent.json"
 WITHDRAWN = "withdrawn.json"
 CONSENT_VERSION = 1
 MOST_WHO = 200
+MOST_CONSENT_BYTES = 2**16
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
@@ -194,8 +195,8 @@ def read_consent(path: Path) -> Consent:
         HeterofedsynError: if it is anything else.
     """
     try:
-        consent = msgspec.json.decode(path.read_bytes(), type=Consent)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        consent = msgspec.json.decode(read_whole(path, MOST_CONSENT_BYTES), type=Consent)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise HeterofedsynError(f"{path} is damaged; approve the study again") from None
     except OSError as error:
         reason = error.strerror or type(error).__name__

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from heterofedsyn._files import file_written_whole
+from heterofedsyn._files import file_written_whole, read_whole
 from heterofedsyn._version import __version__
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.marginals.statistics import kind_of
@@ -27,6 +27,7 @@ from heterofedsyn.site.settings import SiteSettings
 
 RECEIPT_VERSION = 1
 MOST_RECEIPT_BYTES = 2**28
+MOST_KEY_BYTES = 2**12
 _SIGNED_AS = b"heterofedsyn receipt 1\n"
 """What a signature begins with, so that the key's word on a receipt is its word on nothing else."""
 
@@ -120,9 +121,7 @@ class SignedReceipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             UsageError: if it is anything else.
         """
         try:
-            if path.stat().st_size > MOST_RECEIPT_BYTES:
-                raise UsageError(f"{path}: too large for a receipt")
-            data = path.read_bytes()
+            data = read_whole(path, MOST_RECEIPT_BYTES)
             found = msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise UsageError(f"{path}: this is no receipt") from None
@@ -250,7 +249,7 @@ def read_public_key(text: str) -> str:
     path = Path(text)
     try:
         if path.is_file():
-            text = path.read_text("ascii").strip()
+            text = read_whole(path, MOST_KEY_BYTES).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         raise UsageError(f"{path}: this is no public key") from None
     _raw(text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -13,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from heterofedsyn._toml import to_toml
+from heterofedsyn._files import read_whole
+from heterofedsyn._toml import NotToml, from_toml, to_toml
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol.plan import check_site_name
@@ -64,7 +64,7 @@ class SiteSettings:
         if (file := file_of(self.source)) is not None:
             places["source"] = file
         for place, path in places.items():
-            if not path.is_absolute():
+            if not path.is_absolute() or "\0" in str(path):
                 raise UsageError(f"{place} ({path}) must be a path from the root")
         if self.anchor.is_relative_to(self.folder):
             raise UsageError(
@@ -95,9 +95,7 @@ class SiteSettings:
         """
         path = folder / SETTINGS
         try:
-            if path.stat().st_size > MOST_SETTINGS_BYTES:
-                raise UsageError(f"{path}: too large for settings")
-            text = path.read_text("utf-8")
+            text = read_whole(path, MOST_SETTINGS_BYTES).decode("utf-8")
         except FileNotFoundError:
             raise UsageError(
                 f"there is no site in {folder}; make one with `heterofedsyn site init`"
@@ -108,16 +106,12 @@ class SiteSettings:
             reason = error.strerror or type(error).__name__
             raise UsageError(f"cannot read {path}: {reason}; run this as the site's user") from None
         try:
-            found = msgspec.convert(tomllib.loads(text), _File)
+            found = msgspec.convert(from_toml(text), _File)
             return found.settings(folder)
-        except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        except (NotToml, msgspec.ValidationError) as error:
             raise UsageError(f"{path}: these are no settings of a site: {error}") from None
         except HeterofedsynError as error:
             raise UsageError(f"{path}: {error}") from None
-        except RecursionError:
-            raise UsageError(
-                f"{path}: these are no settings of a site: nested too deeply"
-            ) from None
         except ValueError:
             raise UsageError(
                 f"{path}: these are no settings of a site: a number is too long"
@@ -236,11 +230,11 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 def _number(kind: str, name: str, find: Callable[[str], int]) -> int:
-    if name.isascii() and name.isdigit():
-        return int(name)
     try:
+        if name.isascii() and name.isdigit() and int(name) < 2**32:
+            return int(name)
         return find(name)
-    except KeyError:
+    except (KeyError, ValueError):
         raise UsageError(
             f"there is no {kind} {name!r} on this machine; make it, or name another in {SETTINGS}"
         ) from None
