@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import tomllib
 
 from agent_support import make_study
 from fuzz.law import folder, lawful
+from heterofedsyn._toml import to_toml
 from heterofedsyn.hub.preview import preview
 from heterofedsyn.protocol import Study
 from heterofedsyn.schema import Schema
@@ -57,6 +59,17 @@ def examples() -> list[bytes]:
 
 
 def fuzz_one(data: bytes) -> None:
+    _check(data)
+    try:
+        found = tomllib.loads(data.decode())
+        found["plan"]["schema"] = Schema.of(found["schema"]).fingerprint
+        agreed = to_toml(found).encode()
+    except Exception:
+        return  # nothing that a plan could be made for
+    _check(agreed)
+
+
+def _check(data: bytes) -> None:
     path = folder("study") / "study.toml"
     path.write_bytes(data)
     study = lawful(lambda: Study.load(path))
