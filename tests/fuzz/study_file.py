@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 
 from agent_support import make_study
 from fuzz.law import folder, lawful
-from heterofedsyn._toml import to_toml
+from heterofedsyn._toml import from_toml, to_toml
 from heterofedsyn.hub.preview import preview
 from heterofedsyn.protocol import Study
 from heterofedsyn.schema import Schema
@@ -61,7 +60,7 @@ def examples() -> list[bytes]:
 def fuzz_one(data: bytes) -> None:
     _check(data)
     try:
-        found = tomllib.loads(data.decode())
+        found = from_toml(data.decode())
         found["plan"]["schema"] = Schema.of(found["schema"]).fingerprint
         agreed = to_toml(found).encode()
     except Exception:
