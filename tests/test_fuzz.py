@@ -123,9 +123,9 @@ def test_a_short_schema_cannot_ask_for_all_memory() -> None:
     column = '[[columns]]\nname = "c{}"\ntype = "number"\nmin = 0\nmax = 1\nbins = 65535\n'
     with pytest.raises(SchemaError, match="the first 65 columns have 4,259,775 codes"):
         Schema.from_toml("".join(column.format(i) for i in range(1_000)))
-    with pytest.raises(SchemaError, match="2,001 columns is over the limit of 2,000"):
+    with pytest.raises(SchemaError, match="1,001 columns is over the limit of 1,000"):
         Schema.from_toml(
-            "".join(f'[[columns]]\nname = "c{i}"\ntype = "boolean"\n' for i in range(2_001))
+            "".join(f'[[columns]]\nname = "c{i}"\ntype = "boolean"\n' for i in range(1_001))
         )
 
 

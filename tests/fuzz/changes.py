@@ -71,8 +71,8 @@ _WRITE: Final[dict[str, Callable[[Any], bytes]]] = {
 
 def changed(data: bytes, rng: np.random.Generator, form: Form, others: Sequence[bytes]) -> bytes:
     """The input after a few changes; most keep its form, some do not."""
-    for _ in range(1 + int(rng.geometric(0.5))):
-        if form != "bytes" and rng.random() < 0.7:
+    for _ in range(int(rng.geometric(0.6))):
+        if form != "bytes" and rng.random() < 0.85:
             try:
                 tree = _READ[form](data)
                 data = _WRITE[form](_changed_tree(tree, rng))

@@ -6,6 +6,7 @@ import dataclasses
 
 from agent_support import make_study
 from fuzz.law import folder, lawful
+from heterofedsyn._toml import from_toml, to_toml
 from heterofedsyn.hub.preview import preview
 from heterofedsyn.protocol import Study
 from heterofedsyn.schema import Schema
@@ -57,6 +58,17 @@ def examples() -> list[bytes]:
 
 
 def fuzz_one(data: bytes) -> None:
+    _check(data)
+    try:
+        found = from_toml(data.decode())
+        found["plan"]["schema"] = Schema.of(found["schema"]).fingerprint
+        agreed = to_toml(found).encode()
+    except Exception:
+        return  # nothing that a plan could be made for
+    _check(agreed)
+
+
+def _check(data: bytes) -> None:
     path = folder("study") / "study.toml"
     path.write_bytes(data)
     study = lawful(lambda: Study.load(path))

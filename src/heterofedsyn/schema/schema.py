@@ -20,7 +20,7 @@ from heterofedsyn.schema.columns import Column
 from heterofedsyn.schema.domain import Domain
 
 MOST_SCHEMA_BYTES = 2**24
-MOST_COLUMNS = 2_000
+MOST_COLUMNS = 1_000
 """So that all pairs of columns can be listed."""
 
 TASKS = ("binary_classification", "multiclass_classification", "regression")
