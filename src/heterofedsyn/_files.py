@@ -25,12 +25,12 @@ def read_whole(path: str | os.PathLike[str], most: int) -> bytes:
     except ValueError:
         raise OSError(errno.EINVAL, "a path holds no null character") from None
     with file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "this is no regular file")
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise OSError(errno.EFBIG, f"this has more than {most:,} bytes")
-    return data
+        if found.st_size > most:
+            raise OSError(errno.EFBIG, f"this has more than {most:,} bytes")
+        return file.read()
 
 
 def check_place(target: Path) -> None:

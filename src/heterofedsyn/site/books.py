@@ -37,6 +37,9 @@ LEDGER_VERSION: Final = 1
 MOST_KEPT_BYTES = 2**28
 MOST_ANCHOR_BYTES = 2**12
 _REPAIR = "`heterofedsyn site ledger repair` books what may be missing"
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, UsageError)
+"""What reading an entry or an anchor ends with that was never written here."""
+
 _READS = 20
 """How often a ledger that is being written is read again before its state is called disputed."""
 
@@ -580,7 +583,7 @@ def _entry(line: bytes) -> Entry | None:
     try:
         entry: Entry = _DECODER.decode(line)
         _ = entry.budget  # refuse what it refuses
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, UsageError):
+    except _UNREADABLE:
         return None
     return entry
 
@@ -667,10 +670,7 @@ def _anchor_if_readable(anchor: Path) -> Anchor | None:
     try:
         found = msgspec.json.decode(read_whole(anchor, MOST_ANCHOR_BYTES), type=Anchor)
         Budget(found.rho)
-    except (
-        *(FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError, RecursionError),
-        UsageError,
-    ):
+    except (FileNotFoundError, *_UNREADABLE):
         return None
     return found
 
