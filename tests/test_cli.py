@@ -590,7 +590,7 @@ def test_a_draft_of_public_data_loads_and_fits_and_says_what_to_look_at(desk: De
         (["--label", "sik"], 2, ["'sik'", "did you mean 'sick'"]),
         (["--data", "none.csv"], 2, ["none.csv", "no rows"]),
         (["--data", "no.csv"], 1, ["no.csv", "no such file"]),
-        (["--out", "no/new.toml"], 1, ["no/new.toml"]),
+        (["--out", "no/new.toml"], 2, ["no/new.toml", "make it first"]),
     ],
 )
 def test_a_draft_fails_in_one_line_and_leaves_nothing(

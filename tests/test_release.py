@@ -441,7 +441,7 @@ def test_only_regular_files_of_a_bearable_size_are_read(folder: Path, name: str)
     (folder / name).unlink()
     with (folder / name).open("wb") as file:
         file.truncate(2**31)  # a hole, which takes no room
-    assert "2,147,483,648 bytes" in refused(folder, name)
+    assert "more than " in refused(folder, name)
     (folder / name).unlink()
     (folder.parent / "elsewhere").write_bytes(data)
     (folder / name).symlink_to(folder.parent / "elsewhere")

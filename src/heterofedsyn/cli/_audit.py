@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from heterofedsyn._files import check_place
 from heterofedsyn._words import count
 from heterofedsyn.bench.audit import Audit, Verdict
+from heterofedsyn.cli._options import check_file
 from heterofedsyn.drawing import check_drawing
-from heterofedsyn.errors import UsageError
 from heterofedsyn.report import write_page
 from heterofedsyn.report.blocks import Section, Table, Text, Warn
 from heterofedsyn.report.page import Page, render
@@ -30,15 +29,7 @@ def check_page(target: Path, *, overwrite: bool) -> None:
     Raises:
         UsageError: saying why.
     """
-    if target.suffix != ".html":
-        raise UsageError(f"--html {target} must end in .html")
-    if target.is_dir():
-        raise UsageError(f"--html {target} is a folder; name a file in it")
-    if target.exists() and not overwrite:
-        raise UsageError(f"{target} exists already; pass --overwrite or name another file")
-    if not target.parent.is_dir():
-        raise UsageError(f"--html {target}: there is no folder {target.parent}; make it first")
-    check_place(target)
+    check_file(target, ".html", overwrite=overwrite, option="--html")
     check_drawing()
 
 

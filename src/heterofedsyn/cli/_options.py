@@ -52,3 +52,22 @@ def read_settings(texts: list[str] | None) -> dict[str, str]:
             raise UsageError(f"--set {name} is given twice; keep one")
         found[name] = value
     return found
+
+
+def check_file(target: Path, *endings: str, overwrite: bool = False, option: str = "--out") -> None:
+    """Refuse a file that cannot be written, before any work is done for it.
+
+    Raises:
+        UsageError: saying what is in the way.
+    """
+    from heterofedsyn._files import check_place
+
+    if endings and target.suffix not in endings:
+        raise UsageError(f"{option} {target} must end in {' or '.join(endings)}")
+    if target.is_dir():
+        raise UsageError(f"{option} {target} is a folder; name a file in it")
+    if target.exists() and not overwrite:
+        raise UsageError(f"{target} exists already; pass --overwrite or name another file")
+    if not target.parent.is_dir():
+        raise UsageError(f"{option} {target}: there is no folder {target.parent}; make it first")
+    check_place(target)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heterofedsyn.cli._options import check_file
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,8 +63,7 @@ def scale(
     if rows < 10_000:
         raise UsageError(f"--rows ({rows}) must be at least 10,000; less says nothing")
     if table is not None:
-        if table.suffix not in (".csv", ".parquet") or table.exists():
-            raise UsageError(f"--table {table} must be a new .csv or .parquet file")
+        check_file(table, ".csv", ".parquet", option="--table")
         print(f"{rows:,} rows in {write_mixed(table, rows)}")
         return
     _show("Scale on this machine", measure(note, rows, postgresql), as_json=as_json)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from heterofedsyn.cli._options import check_file
 from heterofedsyn.errors import UsageError
 
 
@@ -37,17 +38,12 @@ def report(
     The public form needs the release alone and may be published with it. Real rows (--real) make
     an internal form, with comparisons to them and readable by its owner only.
     """
-    from heterofedsyn._files import check_place
     from heterofedsyn.cli._show import note
     from heterofedsyn.drawing import check_drawing
     from heterofedsyn.report import REPORT, internal_report, public_report, strangers, write_page
 
     if test and not real:
         raise UsageError("--test needs --real, the rows that the study saw")
-    if out.suffix != ".html":
-        raise UsageError(f"--out {out} must end in .html")
-    if out.is_dir():
-        raise UsageError(f"--out {out} is a folder; name a file in it")
     inside = release_around(out)
     if inside is not None and real:
         raise UsageError(
@@ -60,11 +56,7 @@ def report(
         )
     if inside is not None and out.resolve() != inside / REPORT:
         raise UsageError(f"--out {out} lies in a release, where a page is called {REPORT}")
-    if out.exists() and not overwrite:
-        raise UsageError(f"{out} exists already; pass --overwrite or name another file")
-    if not out.parent.is_dir():
-        raise UsageError(f"--out {out}: there is no folder {out.parent}; make it first")
-    check_place(out)
+    check_file(out, ".html", overwrite=overwrite)
     check_drawing()
     if real:
         note("comparing with private rows; this takes a while")

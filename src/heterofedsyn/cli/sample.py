@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from heterofedsyn.errors import UsageError
+from heterofedsyn.cli._options import check_file
 
 
 def sample(
@@ -27,22 +27,14 @@ def sample(
     ] = False,
 ) -> None:
     """Draw synthetic rows from a release; costs no privacy."""
-    from heterofedsyn._files import check_place, file_written_whole
+    from heterofedsyn._files import file_written_whole
     from heterofedsyn._words import count
     from heterofedsyn.cli._show import note, pace
     from heterofedsyn.hub.release import load
     from heterofedsyn.hub.sampling import write
 
     if out is not None:
-        if out.suffix not in (".csv", ".parquet"):
-            raise UsageError(f"--out {out} must end in .csv or .parquet")
-        if out.is_dir():
-            raise UsageError(f"--out {out} is a folder; name a file in it")
-        if out.exists() and not overwrite:
-            raise UsageError(f"{out} exists already; pass --overwrite or name another file")
-        if not out.parent.is_dir():
-            raise UsageError(f"--out {out}: there is no folder {out.parent}; make it first")
-        check_place(out)
+        check_file(out, ".csv", ".parquet", overwrite=overwrite)
     release = load(folder)
     drawn = release.batches(rows, seed)
     watch = pace("drawing")

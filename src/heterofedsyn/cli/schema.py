@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from heterofedsyn.errors import DataError, PrivacyRefusal, SchemaError, UsageError
+from heterofedsyn.cli._options import check_file
+from heterofedsyn.errors import DataError, PrivacyRefusal, SchemaError
 
 app = typer.Typer(help="Draft and check the public schema.", no_args_is_help=True)
 
@@ -51,8 +52,7 @@ def draft(
     name = name_of(data)
     if not public:
         raise PrivacyRefusal(f"{WHY_PUBLIC}; if {name} is public, say so with --public")
-    if out.exists() and not overwrite:
-        raise UsageError(f"{out} exists already; pass --overwrite or name another file")
+    check_file(out, overwrite=overwrite)
     try:
         schema = draft_schema(open_source(data).batches(None))
     except SchemaError as error:

@@ -17,6 +17,7 @@ import typer
 
 from heterofedsyn._words import PRIVATE_ROWS
 from heterofedsyn.cli import _steward
+from heterofedsyn.cli._options import check_file
 from heterofedsyn.errors import UsageError, plain
 
 if TYPE_CHECKING:
@@ -349,7 +350,7 @@ def receipt(
     signed = issue(settings, found, consent, account, now=_now())
     stem = f"{found.fingerprint[:12]}-{account.number}"
     target = settings.receipts / f"{stem}.json" if out is None else out
-    _check_target(target, overwrite=overwrite or out is None)
+    check_file(target, overwrite=overwrite or out is None)
     signed.save(target)
     made = signed.receipt
     print(f"receipt in {target}")
@@ -460,7 +461,7 @@ def evaluate(
         )
     if out is None:
         own.mkdir(mode=0o700, exist_ok=True)
-    _check_target(target, overwrite=overwrite)
+    check_file(target, overwrite=overwrite)
     table = release / "synthetic.parquet"
     rows: object = table if table.is_file() else found.sample(seed=0)
     evaluator = Evaluator(public, settings.source)
@@ -564,15 +565,6 @@ def _check_rows(settings: SiteSettings, schema: Any, unit: str | None, most: int
     return check(
         [source], schema, unit=unit, max_rows_per_unit=most, watch=pace(f"reading {source.name}")
     )
-
-
-def _check_target(target: Path, *, overwrite: bool) -> None:
-    if target.is_dir():
-        raise UsageError(f"--out {target} is a folder; name a file in it")
-    if not target.parent.is_dir():
-        raise UsageError(f"--out {target}: there is no folder {target.parent}; make it first")
-    if target.exists() and not overwrite:
-        raise UsageError(f"{target} exists already; pass --overwrite or name another file")
 
 
 def _write_private(target: Path, text: str) -> None:

@@ -15,6 +15,7 @@ from heterofedsyn.cli._options import (
     Overwrite,
     SchemaFile,
     Settings,
+    check_file,
     read_settings,
 )
 from heterofedsyn.errors import HeterofedsynError, UsageError
@@ -89,8 +90,7 @@ def new(
 
     if max_rows_per_unit is not None and unit is None:
         raise UsageError("--max-rows-per-unit needs --unit, the column that identifies a person")
-    if out.exists() and not overwrite:
-        raise UsageError(f"{out} exists already; pass --overwrite or name another file")
+    check_file(out, overwrite=overwrite)
     chosen = make_method(method, read_settings(setting))
     if chosen.pools:
         raise UsageError(f"method {method!r} needs all rows in one place; it can only be simulated")

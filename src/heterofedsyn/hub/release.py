@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-import os
 import secrets
-import stat
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import numpy as np
 
-from heterofedsyn._files import check_place, written_whole
+from heterofedsyn._files import check_place, read_whole, written_whole
 from heterofedsyn._version import __version__
 from heterofedsyn.errors import HeterofedsynError, ReleaseError, UsageError
 from heterofedsyn.hub import sampling
@@ -297,7 +295,7 @@ def is_release(folder: Path) -> bool:
 
 def _part(path: Path, read: Callable[[bytes], Record], most: int) -> Record:
     try:
-        return read(_bytes(path, most))
+        return read(read_whole(path, most))
     except ReleaseError as error:
         raise ReleaseError(f"{path}: {error}") from None
     except OSError as error:
@@ -309,22 +307,6 @@ def _part(path: Path, read: Callable[[bytes], Record], most: int) -> Record:
 
 def _text(record: msgspec.Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
-
-
-def _bytes(path: Path, most: int) -> bytes:
-    """A regular file of at most so many bytes; whatever else there is, nothing waits for it."""
-    with open(path, "rb", opener=_at_once) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise ReleaseError("this is no regular file; fetch the release again")
-        if found.st_size > most:
-            raise ReleaseError(f"this has {found.st_size:,} bytes, more than a release may hold")
-        return file.read(most)
-
-
-def _at_once(path: str, flags: int) -> int:
-    """Open, even a pipe that nobody writes to."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _record(kind: type[Record], data: bytes, digest: str | None) -> Record:

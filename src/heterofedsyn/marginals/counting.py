@@ -109,8 +109,8 @@ def _plan(pairs: tuple[Pair, ...], sizes: tuple[int, ...], rows: int) -> tuple[I
     start = dict(zip(pairs, _starts(pairs, sizes), strict=False))
     places = [[start[pair] for pair in combinations(group, 2)] for group in groups]
     return (
-        np.array([(*group, -1)[:3] for group in groups], dtype=np.int64),
-        np.array([(*own, -1, -1)[:3] for own in places], dtype=np.int64),
+        np.array([(*group, -1)[:3] for group in groups], dtype=np.int64).reshape(-1, 3),
+        np.array([(*own, -1, -1)[:3] for own in places], dtype=np.int64).reshape(-1, 3),
     )
 
 
