@@ -121,8 +121,8 @@ def check_errors(errors: list[Floats], claimed: list[Floats]) -> None:
         ("wavetree", "local", 3),
         ("wavetree", "secure-aggregation", 1),
         ("fedprivsyn", "secure-aggregation", 2),
-        ("adafedprivsyn", "local", 1),
-        ("local-merge", "local", 1),
+        pytest.param("adafedprivsyn", "local", 1, marks=pytest.mark.slow),
+        pytest.param("local-merge", "local", 1, marks=pytest.mark.slow),
     ],
 )
 def test_standard_errors_are_those_of_many_studies(

@@ -31,7 +31,7 @@ def desk(
     return Desk(tmp_path, capsys)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", LAYERS)
 def test_sound_software_passes(layer: str) -> None:
     found = audit(QUICK, 2, [layer])

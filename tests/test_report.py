@@ -393,7 +393,7 @@ def test_what_else_lies_in_the_folder_is_not_on_the_page(release: Path, tmp_path
     assert "no rows to check" in public_report(folder)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_crowded_release_stays_below_a_megabyte(tmp_path: Path) -> None:
     """As much of everything as loading lets through, with texts that grow when escaped."""
     long = "&" * 3_000

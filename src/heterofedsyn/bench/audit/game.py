@@ -162,7 +162,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
     """The epsilon at which two Gaussians this far apart are told with this delta.
 
     >>> round(epsilon_of_mu(1.0, 1e-5), 3)
-    4.378
+    4.377
     """
     if mu == 0:
         return 0.0
