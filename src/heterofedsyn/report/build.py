@@ -12,7 +12,7 @@ from heterofedsyn._words import count
 from heterofedsyn.hub.release import Release, load
 from heterofedsyn.report.attributes import attribute_section
 from heterofedsyn.report.blocks import Section
-from heterofedsyn.report.checks import check_section, synthetic_table
+from heterofedsyn.report.checks import check_section, synthetic_rows
 from heterofedsyn.report.dependence import dependence_section, pair_noise_section
 from heterofedsyn.report.manifest import REPORT, manifest_section, strangers
 from heterofedsyn.report.page import Page, render
@@ -49,7 +49,9 @@ def write_page(target: Path, text: str, *, private: bool) -> None:
 
 
 def _page(release: Release, private: tuple[Section, ...], folder: Path) -> Page:
-    table = synthetic_table(folder)
+    with synthetic_rows(folder) as rows:
+        checks = check_section(release, rows)
+        many = "none here" if rows is None else f"{rows.metadata.num_rows:,}"
     sections = (
         privacy_section(release),
         budget_section(release),
@@ -57,7 +59,7 @@ def _page(release: Release, private: tuple[Section, ...], folder: Path) -> Page:
         dependence_section(release),
         pair_noise_section(release),
         site_section(release),
-        check_section(release, table),
+        checks,
         *private,
         manifest_section(release, folder),
     )
@@ -78,7 +80,7 @@ def _page(release: Release, private: tuple[Section, ...], folder: Path) -> Page:
         ("Epsilon", f"{statement.epsilon:g}"),
         ("Delta", f"{statement.delta:g}"),
         ("Rows (noisy)", f"{run.noisy_total:,}"),
-        ("Synthetic rows", f"{table.num_rows:,}" if table is not None else "none here"),
+        ("Synthetic rows", many),
         ("Columns", f"{len(release.schema.columns):,}"),
         ("Sites", "pooled" if pools else f"{len(run.sites):,}"),
         ("Method", run.method),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from heterofedsyn._words import count
+from heterofedsyn.errors import ReleaseError
 from heterofedsyn.hub.release import Release
 from heterofedsyn.report.attributes import released_counts
 from heterofedsyn.report.blocks import Block, Section, Table, Text, Warn, percent
@@ -22,6 +25,7 @@ from heterofedsyn.schema import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
 
 TITLE = "Missing values and constraints"
 
@@ -39,29 +43,39 @@ class Checked:
     outside: int
     """Values beyond the range or list of the schema."""
 
+    def and_more(self, other: Checked) -> Checked:
+        """The same column with more rows."""
+        return replace(
+            self,
+            right_type=self.right_type and other.right_type,
+            nulls=self.nulls + other.nulls,
+            unexpected=self.unexpected + other.unexpected,
+            outside=self.outside + other.outside,
+        )
+
     @property
     def good(self) -> bool:
         """Whether the column keeps all that the schema says."""
         return self.right_type and not self.unexpected and not self.outside
 
 
-def check_section(release: Release, table: pa.Table | None) -> Section:
+def check_section(release: Release, rows: ParquetFile | None) -> Section:
     """The synthetic rows that lie in the release folder, column by column."""
-    if table is None:
+    if rows is None:
         words = "The folder holds no synthetic.parquet, so there are no rows to check."
         return Section("checks", TITLE, (Text(words),))
     names = release.schema.domain.names
-    if tuple(table.column_names) != names:
+    if tuple(rows.schema_arrow.names) != names:
         words = "The columns of synthetic.parquet are not those of the schema, or in another order."
         return Section("checks", TITLE, (Warn(words),))
-    found = [check(column, table.column(column.name)) for column in release.schema.columns]
-    rows = table.num_rows
+    found = _check_all(release.schema.columns, rows)
+    many = rows.metadata.num_rows
     bad = [each.name for each in found if not each.good]
     verdict: Block = (
         Warn(f"Columns that break the schema: {', '.join(bad)}.")
         if bad
         else Text(
-            f"All {rows:,} synthetic rows keep the schema: {count(len(found), 'column')} with the "
+            f"All {many:,} synthetic rows keep the schema: {count(len(found), 'column')} with the "
             "right type, no value outside its range or list, no missing value where none is "
             "allowed."
         )
@@ -80,7 +94,7 @@ def check_section(release: Release, table: pa.Table | None) -> Section:
                 each.name,
                 each.found_type,
                 "kept" if each.good else "broken",
-                percent(each.nulls / max(1, rows)) if column.nullable else "none allowed",
+                percent(each.nulls / max(1, many)) if column.nullable else "none allowed",
                 f"{told}{error}",
                 f"{each.outside + each.unexpected:,}",
             )
@@ -123,20 +137,39 @@ def check(column: Column, values: pa.ChunkedArray) -> Checked:
     )
 
 
-def synthetic_table(folder: Path) -> pa.Table | None:
-    """The synthetic rows of a release folder, or None if they are not there."""
-    import pyarrow as pa
-    import pyarrow.parquet
+@contextmanager
+def synthetic_rows(folder: Path) -> Iterator[ParquetFile | None]:
+    """The file of synthetic rows of a release folder, or None if it is not there.
 
-    from heterofedsyn.errors import ReleaseError
+    Raises:
+        ReleaseError: if it is damaged, also when that is found while it is read.
+    """
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
 
     path = folder / "synthetic.parquet"
     if not path.is_file():  # nor a pipe, which would never end
-        return None
+        yield None
+        return
     try:
-        return pyarrow.parquet.read_table(path)
+        with ParquetFile(path, pre_buffer=False) as file:
+            yield file
     except (pa.ArrowException, OSError):
         raise ReleaseError(f"{path}: the file is damaged; fetch the release again") from None
+
+
+def _check_all(columns: Sequence[Column], rows: ParquetFile) -> list[Checked]:
+    """Every column against the schema, in memory for one group of rows."""
+    import pyarrow as pa
+
+    found = [check(c, pa.chunked_array([], rows.schema_arrow.field(c.name).type)) for c in columns]
+    for number in range(rows.num_row_groups):
+        group = rows.read_row_group(number)
+        found = [
+            each.and_more(check(column, group.column(column.name)))
+            for each, column in zip(found, columns, strict=True)
+        ]
+    return found
 
 
 def _outside(column: Column, values: pa.ChunkedArray) -> int:

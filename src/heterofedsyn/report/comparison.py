@@ -27,7 +27,7 @@ from heterofedsyn.evaluation.grid import is_numeric
 from heterofedsyn.hub.release import Release
 from heterofedsyn.report.attributes import attribute_picture
 from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text
-from heterofedsyn.report.checks import synthetic_table
+from heterofedsyn.report.checks import synthetic_rows
 from heterofedsyn.report.dependence import MOST_LINES, both, limited, shown_names, square_map
 from heterofedsyn.report.heat import cells
 
@@ -52,11 +52,12 @@ def private_sections(
     release: Release, folder: Path, real: Sequence[object], test: object
 ) -> tuple[Section, ...]:
     """Everything that needs private rows."""
-    table = synthetic_table(folder)
-    if table is None:
-        raise ReleaseError(
-            f"{folder} holds no synthetic.parquet to compare; fetch the release again"
-        )
+    with synthetic_rows(folder) as rows:
+        if rows is None:
+            raise ReleaseError(
+                f"{folder} holds no synthetic.parquet to compare; fetch the release again"
+            )
+        table = rows.read()
     evaluator = Evaluator(release.schema, list(real), test)
     measures = MEASURES if _all_installed() else QUICK
     scores = evaluator.score(table, measures)
