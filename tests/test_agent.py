@@ -467,14 +467,33 @@ def test_a_row_that_does_not_fit_changes_nothing_but_the_stewards_log(tmp_path: 
     assert spent.rho > 0
 
 
-def test_rows_that_cannot_be_read_are_like_any_other_trouble(site: Setup) -> None:
+@pytest.mark.parametrize(
+    "extra",
+    [b"v0,v1\n", b"v0,v1,v1,v0\n", b"v0,v1,\xff\xfe\n", b"v0,\xc3\x28,v1\nv0\n", b'v0,"v1,v1\n'],
+    ids=["too short", "too long", "no text", "both", "an open quote"],
+)
+def test_no_row_changes_whether_an_agent_answers(tmp_path: Path, extra: bytes) -> None:
+    answers = []
+    for name, more in (("clean", b""), ("dirty", extra)):
+        setup = Setup(tmp_path / name, NoNoise())
+        source = Path(setup.settings.source)
+        source.write_bytes(source.read_bytes() + more)
+        study = approved_study(setup.settings)
+        with setup.books:
+            answers.append(setup.agent.answer(ask(study, PAIR)))
+            if more:
+                with pytest.raises(DataError):  # the steward hears of it before any hub asks
+                    setup.another().prepare()
+        log = " ".join(setup.lines)
+        assert ("left out" in log) == bool(more)
+        assert "v1" not in log
+    assert answers[0] == answers[1]
+
+
+def test_a_source_that_cannot_be_read_is_like_any_other_trouble(site: Setup) -> None:
     study = approved_study(site.settings)
     rows = Path(site.settings.source).read_text()
     troubles: dict[str, Callable[[], object]] = {
-        "ragged": lambda: Path(site.settings.source).write_text(rows + "v0,v1\n"),
-        "no text": lambda: Path(site.settings.source).write_bytes(
-            rows.encode() + b"v0,v1,\xff\xfe\n"
-        ),
         "empty": lambda: Path(site.settings.source).write_text(""),
         "no such column": lambda: Path(site.settings.source).write_text("a0,a1\nv0,v1\n"),
         "missing": Path(site.settings.source).unlink,

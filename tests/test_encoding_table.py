@@ -115,6 +115,15 @@ def test_one_person_is_one_unit_however_the_id_is_written() -> None:
     batches = [batch(person=one, age=[1], ward=["a"], alive=[True]) for one in ids]
     encoded = encode(SCHEMA, batches, unit="person")
     assert (encoded.table.rows, encoded.rows_over) == (1, 3)
+    for spelt in (["17", " 17", "17 ", "17.00"], ["1.5", "1.50", " 1.500"], ["é", "e\u0301"]):
+        table = batch(
+            person=spelt, age=[1] * len(spelt), ward=["a"] * len(spelt), alive=[True] * len(spelt)
+        )
+        assert encode(SCHEMA, [table], unit="person").table.rows == 1
+    apart = batch(
+        person=["17", "017", "17.5", "1.05", "1.5"], age=[1] * 5, ward=["a"] * 5, alive=[True] * 5
+    )
+    assert encode(SCHEMA, [apart], unit="person").table.rows == 5
     view = pa.array(["17"], pa.string_view())
     for array in (view, view.dictionary_encode(), pa.array([17]).dictionary_encode()):
         more = batches[0].set_column(0, "person", array)

@@ -196,7 +196,7 @@ def failure(stored: object, kind: type[HeterofedsynError] = DataError) -> str:
         (b"a,b\n" + b"1,2\n" * 600_000 + b"1,2,secret\n", "row 600002 "),
         (b"a,b\n1,2\n1,secret\xe9\n", "row 3 (the header is row 1) is not UTF-8"),
         (b"a\xe9,b\n1,2\n", "the header is not UTF-8"),
-        ("a,b\nsecret,2\n".encode("utf-16"), "cells but the header"),
+        ("a,b\nsecret,2\n".encode("utf-16"), "not UTF-8"),
         (b'a,b\n"secret,2\n1,2\n', "cells but the header has 2"),
         (b"a,a\n1,2\n", "two columns are named 'a'"),
         (b"a;b\n1;2\n", "separated by ';'"),

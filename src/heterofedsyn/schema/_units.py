@@ -10,11 +10,14 @@ from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import DataError
 from heterofedsyn.schema import _reading
 
+_TRAILING_ZEROS = r"^(-?[0-9]+\.[0-9]*[1-9])0+$"
+
 
 def identify(array: pa.Array, name: str) -> tuple[pa.DictionaryArray, _reading.Mask]:
     """The identity of each row's unit as text, and whether it is known.
 
-    The number 17, the text "17" and 17.0 are one unit, whichever file they come from.
+    The number 17, the text "17" and 17.0 are one unit, whichever file they come from; so are 1.5
+    and "1.50", and texts that differ in blanks around them or in how an accent is put together.
     """
     if not isinstance(array, pa.DictionaryArray):
         array = _reading.plain(array)
@@ -24,7 +27,9 @@ def identify(array: pa.Array, name: str) -> tuple[pa.DictionaryArray, _reading.M
     values = _reading.plain(array.dictionary)
     if not _reading.has_words(values.type):
         values = _unsuitable(values, name)
-    texts = _reading.integer_form(_reading.words(values)).cast(pa.large_string())
+    texts = pc.utf8_trim_whitespace(_reading.words(values).cast(pa.large_string()))
+    texts = pc.utf8_normalize(_reading.integer_form(texts), form="NFC")
+    texts = pc.replace_substring_regex(texts, pattern=_TRAILING_ZEROS, replacement=r"\1")
     texts = pc.fill_null(texts, "")
     places = array.indices.cast(pa.int64()).fill_null(len(texts)).to_numpy()
     known = np.append(~_reading.is_empty(texts), False)[places]

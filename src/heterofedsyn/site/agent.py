@@ -107,7 +107,7 @@ class Agent:
             HeterofedsynError: saying which row of which file cannot be read.
         """
         with self._turn:
-            self._read(self._settings.public, self._settings.unit, 1)
+            self._read(self._settings.public, self._settings.unit, 1, strict=True)
 
     def _answer(self, message: bytes) -> bytes:
         query = read_query(message)
@@ -144,12 +144,17 @@ class Agent:
         except Exception as error:
             raise Refused(Reason.UNAVAILABLE, _words(error)) from None
 
-    def _read(self, schema: Schema, unit: str | None, most: int) -> Counts:
+    def _read(self, schema: Schema, unit: str | None, most: int, *, strict: bool = False) -> Counts:
+        """Rows read before a hub asks may be refused; later on, what a row holds changes nothing
+        but the counts.
+        """
         key = (schema.fingerprint, unit, most)
         if key not in self._tables:
             while len(self._tables) >= _MOST_TABLES:
                 self._tables.popitem(last=False)
             source = open_source(self._settings.source)
+            if not strict:
+                source = source.forgiving(self._log)
             found = count(
                 [source],
                 schema,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from heterofedsyn.errors import DataError
 from heterofedsyn.sources.source import Source, check_names
 
 _BLOCK_BYTES = 4 << 20
+_TEXT = pa.string()
 _RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 _TROUBLES = (pa.ArrowException, OSError, UnicodeDecodeError)
 _BAD_TEXT = re.compile(r"(?:Row #(\d+): )?CSV conversion error to string: invalid UTF8")
@@ -26,12 +27,15 @@ class CsvSource(Source):
 
     path: Path
     header: tuple[str, ...]
+    say: Callable[[str], None] | None = None
+    """Hears of rows that are left out because they cannot be read; else these are refused."""
 
     @classmethod
     def open(cls, path: Path) -> CsvSource:
         """The file, after reading its header."""
         try:
-            with _reader(path) as reader:
+            # Only the header is looked at; whoever reads the rows hears what is wrong with them.
+            with _reader(path, unreadable=lambda row: "skip") as reader:
                 names = reader.schema.names
         except _TROUBLES as error:
             raise DataError(f"{path}: {_explain(error, 0)}") from None
@@ -52,7 +56,38 @@ class CsvSource(Source):
         """The header."""
         return self.header
 
+    def forgiving(self, say: Callable[[str], None]) -> CsvSource:
+        """The same file; rows with other than the header's cells, or not in UTF-8, are left out."""
+        return replace(self, say=say)
+
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return self._strictly(columns) if self.say is None else self._readable(columns, self.say)
+
+    def _readable(
+        self, columns: Sequence[str], say: Callable[[str], None]
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows that can be read; whether one can be depends on it alone."""
+        left_out = 0
+
+        def leave_out(row: object) -> str:
+            nonlocal left_out
+            left_out += 1
+            return "skip"
+
+        rows = 1  # the header is a row
+        try:
+            with _reader(self.path, columns, pa.binary(), leave_out) as reader:
+                for batch in reader:
+                    rows += batch.num_rows
+                    texts = _decoded(batch)
+                    left_out += batch.num_rows - texts.num_rows
+                    yield texts
+        except _TROUBLES as error:
+            raise DataError(f"{self.path}: {_explain(error, rows)}") from None
+        if left_out:
+            say(f"{self.path}: {left_out:,} rows cannot be read and are left out")
+
+    def _strictly(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         rows, last = 1, ""  # the header is a row
         try:
             # The last cell of the file shows whether a quote was left open.
@@ -83,14 +118,40 @@ def _ends_in_closed_quote(path: Path) -> bool:
     return (len(text) - len(text.rstrip(b'"'))) % 2 == 1
 
 
-def _reader(path: Path, columns: Sequence[str] = ()) -> csv.CSVStreamingReader:
+def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of a batch of bytes whose cells are all UTF-8, as text."""
+    try:
+        return _as_text(batch)
+    except pa.ArrowInvalid:
+        cells = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        return _as_text(batch.filter(pa.array([all(map(_is_utf8, row)) for row in cells])))
+
+
+def _as_text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.record_batch([c.cast(pa.string()) for c in batch.columns], batch.schema.names)
+
+
+def _is_utf8(cell: bytes) -> bool:
+    try:
+        cell.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _reader(
+    path: Path,
+    columns: Sequence[str] = (),
+    kind: pa.DataType = _TEXT,
+    unreadable: Callable[[object], str] | None = None,
+) -> csv.CSVStreamingReader:
     return csv.open_csv(
         path,
         # Without threads pyarrow knows the number of a row that it cannot read.
         read_options=csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-        parse_options=csv.ParseOptions(newlines_in_values=True),
+        parse_options=csv.ParseOptions(newlines_in_values=True, invalid_row_handler=unreadable),
         convert_options=csv.ConvertOptions(
-            column_types={column: pa.string() for column in columns},
+            column_types=dict.fromkeys(columns, kind),
             include_columns=list(columns),
             strings_can_be_null=False,
         ),

