@@ -8,12 +8,14 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import cache
+from pathlib import Path
 
 from agent_support import FreshNoise, approved_study, books_of, make_site
 from fuzz import site_message
-from fuzz.law import check_words, folder
+from fuzz.law import SECRET, check_words, folder
 from heterofedsyn.site.agent import Agent, Refused
 from heterofedsyn.site.service import Service, ask
+from heterofedsyn.site.site import MOST_QUERY_BYTES
 
 FORM = "bytes"
 
@@ -48,6 +50,8 @@ def examples() -> list[bytes]:
 
 def fuzz_one(data: bytes) -> None:
     said = _served().ask(data)
+    whole = len(data) >= 8 and _LENGTH.unpack(data[:8])[0] <= min(len(data) - 8, MOST_QUERY_BYTES)
+    assert said or not whole, "a whole request got no reply"
     if said:
         assert 0 <= said[0] <= 4
         assert _LENGTH.unpack(said[1:9])[0] == len(said) - 9
@@ -61,8 +65,12 @@ class _Served:
     def __init__(self) -> None:
         place = folder("socket")
         settings = make_site(place, study_epsilon=100.0, epsilon=100.0)
+        with Path(settings.source).open("a") as file:
+            file.write(f"{SECRET},v0,v0\n")
         approved_study(settings)
         self._lines: list[str] = []
+        self._broken: list[str] = []
+        threading.excepthook = lambda found: self._broken.append(found.exc_type.__name__)
         self._path = settings.socket
         log: Callable[[str], None] = self._lines.append
         agent = Agent(settings, books_of(settings), noise=FreshNoise(), log=log)
@@ -83,6 +91,7 @@ class _Served:
                     said += part
         while self._lines:
             check_words(self._lines.pop())
+        assert not self._broken, f"a thread of the service ended with {self._broken.pop()}"
         return said
 
 

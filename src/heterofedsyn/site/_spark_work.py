@@ -189,10 +189,10 @@ def _larger(batches: Batches, columns: Sequence[str]) -> Iterator[pa.RecordBatch
     for batch in batches:
         waiting.append(batch.rename_columns(list(columns)))
         if sum(part.num_rows for part in waiting) >= BATCH_ROWS:
-            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(BATCH_ROWS)
             waiting = []
     if waiting:
-        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(BATCH_ROWS)
 
 
 def _batch(codes: Codes | None = None, fit: Integers | None = None) -> pa.RecordBatch:

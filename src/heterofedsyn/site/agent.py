@@ -1,7 +1,7 @@
 """The site agent: it owns rows and books, answers approved studies, and refuses everything else.
 
-What the hub hears of a refusal is one of four reasons, none of which depends on a row; everything
-else is for the steward.
+What the hub hears of a refusal is one of four reasons. A row that does not fit or cannot be read is
+left out and changes none of them; everything else is for the steward.
 """
 
 from __future__ import annotations
