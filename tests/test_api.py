@@ -16,7 +16,9 @@ import pytest
 import heterofedsyn
 from heterofedsyn import FederatedSynthesizer, Schema
 from heterofedsyn.errors import HeterofedsynWarning, UsageError
+from heterofedsyn.marginals import TableCounts
 from invented import SCHEMA, patients
+from support import categories, dependent_table
 
 HEAVY = ["numba", "pyarrow", "opendp", "pandas", "polars"]
 
@@ -132,6 +134,14 @@ def test_without_a_noise_seed_no_two_studies_are_alike() -> None:
     assert first.run.seed != second.run.seed
     one, other = (release.model.targets[0].marginals[("age",)] for release in (first, second))
     assert not np.array_equal(one.values, other.values)
+
+
+def test_a_pooling_method_takes_no_tables_that_it_cannot_pool() -> None:
+    schema = categories(3, 4)
+    table = dependent_table(schema.domain, 50)
+    synthesizer = FederatedSynthesizer(schema, epsilon=1, delta=1e-6, method="privsyn")
+    with pytest.raises(UsageError, match="count them all as one table"):
+        synthesizer.fit_encoded({"a": table, "b": TableCounts(table)})
 
 
 def test_a_pooling_method_limits_a_persons_rows_over_all_tables() -> None:

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from heterofedsyn import marginals
 from heterofedsyn._arrays import stream
+from heterofedsyn.errors import UsageError
 from heterofedsyn.marginals import TableCounts, count_pairs
 from heterofedsyn.marginals.counts import whole
+from heterofedsyn.marginals.cover import cover
 from heterofedsyn.schema import Domain, EncodedTable
-from support import tables
+from support import dependent_table, tables
 
 
 def plain(table: EncodedTable, a: str, b: str) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
@@ -40,6 +42,19 @@ def test_wide_attributes_are_counted_exactly(size: int) -> None:
     table = EncodedTable.from_codes(domain, codes)
     (found,) = count_pairs(table)
     assert np.array_equal(found.counts, plain(table, "a", "b"))
+
+
+def test_a_pair_that_is_asked_for_twice_is_refused() -> None:
+    table = dependent_table(Domain(("a", "b"), (3, 4)), 10)
+    with pytest.raises(UsageError, match="asked for twice"):
+        count_pairs(table, [("a", "b"), ("a", "b")])
+
+
+@pytest.mark.thorough
+def test_a_thousand_columns_are_covered_by_triples() -> None:
+    pairs = tuple((a, b) for b in range(1_000) for a in range(b))
+    groups = cover(pairs, (10,) * 1_000, 10**6)
+    assert sum(len(group) == 3 for group in groups) * 3 > 0.7 * len(pairs)
 
 
 @given(tables(most_rows=100))

@@ -1,8 +1,9 @@
-"""Small array habits shared by every layer: read-only values and seeded streams."""
+"""Small array habits shared by every layer: read-only values, seeded streams, cores to use."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,3 +28,10 @@ def stream(seed: int, purpose: str) -> np.random.Generator:
     """
     key = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:16], "big")
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(key,)))
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -53,14 +53,14 @@ def mixed_batches(rows: int, sets: int = 1) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(made)
 
 
-def write_mixed(path: Path, rows: int, sets: int = 1) -> Path:
-    """The table as a CSV or Parquet file, by its ending."""
+def write_mixed(path: Path, rows: int, sets: int = 1, kind: str | None = None) -> Path:
+    """The table as a CSV or Parquet file, by the ending of its name unless `kind` is given."""
     import pyarrow.parquet as pq
     from pyarrow import csv
 
     batches = mixed_batches(rows, sets)
     first = next(batches)
-    if path.suffix == ".csv":
+    if (kind or path.suffix) == ".csv":
         with csv.CSVWriter(path, first.schema) as text:
             for batch in (first, *batches):
                 text.write(batch)

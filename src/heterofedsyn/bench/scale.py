@@ -21,6 +21,7 @@ from heterofedsyn.simulate import FederatedSynthesizer
 from heterofedsyn.simulate.synthesizer import name_sites
 from heterofedsyn.site.reading import count
 from heterofedsyn.sources import open_source, read
+from heterofedsyn.sources.location import parse
 
 ROWS = 10_000_000
 VALUES = 32
@@ -222,10 +223,10 @@ def read_driver(location: str) -> int:
     """Rows of a query as PostgreSQL's own driver reads them."""
     import adbc_driver_postgresql.dbapi as driver
 
-    url, _, query = location.partition("#")
+    found = parse(location)
     names = ", ".join(f'"{name}"' for name in mixed_schema().domain.names)
-    with driver.connect(url) as connection, connection.cursor() as cursor:
-        cursor.execute(f"SELECT {names} FROM ({query}) AS t")
+    with driver.connect(found.place) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT {names} FROM ({found.query}) AS t")
         return sum(batch.num_rows for batch in cursor.fetch_record_batch())
 
 

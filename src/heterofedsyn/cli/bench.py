@@ -50,22 +50,31 @@ def scale(
         Path | None,
         typer.Option(metavar="FILE", help="Only write the mixed table there (.csv, .parquet)."),
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file of --table if it exists.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Time large tables from files to synthetic rows, all in one run.
 
     Ten million rows take some minutes and four gigabytes of disk for temporary files.
     """
+    from heterofedsyn._files import file_written_whole
     from heterofedsyn.bench.mixed import write_mixed
     from heterofedsyn.bench.scale import measure
     from heterofedsyn.cli._show import note
+    from heterofedsyn.sources import open_source
 
     if rows < 10_000:
         raise UsageError(f"--rows ({rows}) must be at least 10,000; less says nothing")
     if table is not None:
-        check_file(table, ".csv", ".parquet", option="--table")
-        print(f"{rows:,} rows in {write_mixed(table, rows)}")
+        check_file(table, ".csv", ".parquet", overwrite=overwrite, option="--table")
+        with file_written_whole(table) as partial:
+            write_mixed(partial, rows, kind=table.suffix)
+        print(f"{rows:,} rows in {table}")
         return
+    if postgresql is not None:
+        open_source(postgresql)  # refuse now what would fail minutes later
     _show("Scale on this machine", measure(note, rows, postgresql), as_json=as_json)
 
 

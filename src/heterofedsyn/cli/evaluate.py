@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,15 +17,16 @@ if TYPE_CHECKING:
 def evaluate(
     schema: SchemaFile,
     real: Annotated[
-        list[Path],
+        list[str],
         typer.Option(
-            metavar="FILE", help="Rows it was made from (CSV or Parquet); repeat to pool."
+            metavar="LOCATION",
+            help="Rows it was made from: a file, or a database's query; repeat to pool.",
         ),
     ],
-    synthetic: Annotated[Path, typer.Option(metavar="FILE", help="The synthetic table.")],
+    synthetic: Annotated[str, typer.Option(metavar="LOCATION", help="The synthetic table.")],
     test: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Real rows it was not made from; repeat to pool."),
+        list[str] | None,
+        typer.Option(metavar="LOCATION", help="Real rows it was not made from; repeat to pool."),
     ] = None,
     only: Annotated[
         list[str] | None,

@@ -15,18 +15,18 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A release folder.")],
     out: Annotated[Path, typer.Option(help="The page, an .html file.")],
     real: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
-            metavar="FILE",
-            help="PRIVATE rows to compare with, CSV or Parquet; repeat to pool files. Makes the "
-            "internal form, which must not be published.",
+            metavar="LOCATION",
+            help="PRIVATE rows to compare with, a file or a database's query; repeat to pool. "
+            "Makes the internal form, which must not be published.",
         ),
     ] = None,
     test: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
-            metavar="FILE",
-            help="PRIVATE rows the study did not see; repeat to pool files. Needs --real.",
+            metavar="LOCATION",
+            help="PRIVATE rows the study did not see; repeat to pool. Needs --real.",
         ),
     ] = None,
     overwrite: Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from heterofedsyn._arrays import stream
+from heterofedsyn._arrays import cores, stream
 from heterofedsyn.hub.method import Model
 from heterofedsyn.schema import EncodedTable, Schema, decode
 
@@ -36,7 +35,7 @@ def draw(schema: Schema, model: Model, rows: int, seed: int) -> Generator[pa.Tab
     for targets in model.targets:
         _ = targets.estimates  # once, before several threads ask for them
     waiting: deque[Future[pa.Table]] = deque()
-    pool = ThreadPoolExecutor(min(AT_ONCE, len(os.sched_getaffinity(0))), "drawing")
+    pool = ThreadPoolExecutor(min(AT_ONCE, cores()), "drawing")
     try:
         for number, counts in chunks:
             waiting.append(pool.submit(_chunk, schema, model, counts, seed, number))

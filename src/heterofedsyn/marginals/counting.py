@@ -11,7 +11,8 @@ from itertools import accumulate, combinations
 
 import numpy as np
 
-from heterofedsyn._arrays import Codes, Integers, frozen
+from heterofedsyn._arrays import Codes, Integers, cores, frozen
+from heterofedsyn.errors import UsageError
 from heterofedsyn.marginals.cover import Pair, cover
 from heterofedsyn.schema import Clique, Domain, EncodedTable
 
@@ -54,6 +55,8 @@ class PairTables:
 
     def __init__(self, domain: Domain, pairs: Sequence[Clique] | None = None) -> None:
         self.pairs = domain.pairs() if pairs is None else tuple(pairs)
+        if len({*self.pairs}) < len(self.pairs):
+            raise UsageError("a pair is asked for twice; ask for each pair once")
         self._sizes = domain.sizes
         self._places = tuple((domain.index(one), domain.index(other)) for one, other in self.pairs)
         self._starts = _starts(self._places, self._sizes)
@@ -78,7 +81,7 @@ class PairTables:
 
         work = rows * len(groups)
         if threads is None:
-            threads = len(os.sched_getaffinity(0)) if work >= _WORTH_A_THREAD else 1
+            threads = cores() if work >= _WORTH_A_THREAD else 1
         if threads == 1:
             count(0, len(groups))
         else:
@@ -96,13 +99,13 @@ class PairTables:
         )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _starts(pairs: tuple[Pair, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Where each pair's table begins in one flat vector, and where the last one ends."""
     return tuple(accumulate((sizes[one] * sizes[other] for one, other in pairs), initial=0))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _plan(pairs: tuple[Pair, ...], sizes: tuple[int, ...], rows: int) -> tuple[Integers, Integers]:
     """Groups that cover the pairs, and where their tables begin, as the kernel takes them."""
     groups = cover(pairs, sizes, rows)

@@ -78,11 +78,14 @@ class TableCounts(Counts):
         self._tables = tables
 
     def _count(self, views: Sequence[View]) -> list[Integers]:
-        found: list[Integers] = []
-        while len(found) < len(views):
-            some = views[len(found) : len(found) + self._at_once(views[len(found) :])]
-            found += count_views(self._tables, some, self.domain)
-        return found
+        merging = [view for view in views if any(groups is not None for _, groups in view)]
+        plain = [view for view in views if view not in {*merging}]
+        found = dict(zip(plain, count_views(self._tables, plain, self.domain), strict=True))
+        while merging:
+            some = merging[: self._at_once(merging)]
+            merging = merging[len(some) :]
+            found |= zip(some, count_views(self._tables, some, self.domain), strict=True)
+        return [found[view] for view in views]
 
     def _at_once(self, views: Sequence[View]) -> int:
         """How many of the views can be counted at once without copying too many codes."""
@@ -128,15 +131,17 @@ def count_views(
 ) -> list[Integers]:
     """The counts of views over all tables, in one pass over each."""
     sides = sorted({side for view in views for side in view}, key=lambda s: domain.index(s[0]))
-    name = {side: str(place) for place, side in enumerate(sides)}
-    inner = Domain(tuple(name.values()), tuple(shape((side,), domain)[0] for side in sides))
+    as_it_is = all(groups is None for _, groups in sides)
+    name = {side: side[0] if as_it_is else str(place) for place, side in enumerate(sides)}
+    sizes = (shape((side,), domain)[0] for side in sides)
+    inner = domain if as_it_is else Domain(tuple(name.values()), tuple(sizes))
     single: dict[View, Integers] = {
         view: np.zeros(inner.size(name[view[0]]), np.int64) for view in views if len(view) == 1
     }
     pairs: list[View] = [view for view in views if len(view) == 2]
     joint = PairTables(inner, [tuple(name[side] for side in view) for view in pairs])
     for table in tables:
-        mapped = _mapped(table, sides, inner)
+        mapped = table if as_it_is else _mapped(table, sides, inner)
         for view in single:
             single[view] += count_single(mapped, name[view[0]]).counts
         if pairs:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Iterable, Mapping
+from itertools import combinations, islice
 from typing import TypeAlias
 
 Pair: TypeAlias = tuple[int, int]
@@ -11,6 +12,9 @@ Group: TypeAlias = tuple[int, ...]
 
 MOST_CELLS = 2**17
 """Of a table of three attributes: two lanes of 32-bit counts then fit a megabyte of cache."""
+
+MOST_CHOICES = 32
+"""Attributes among which a third one is chosen; looking at all would take cubic time."""
 
 ROWS_PER_CELL = 2
 """A larger table takes longer to clear and to add up than its rows take to count."""
@@ -33,12 +37,17 @@ def cover(pairs: tuple[Pair, ...], sizes: tuple[int, ...], rows: int) -> tuple[G
             continue  # in a triple already
         cells = sizes[one] * sizes[other]
         group: Group = (one, other)
-        if fitting := [c for c in beside[one] & beside[other] if cells * sizes[c] <= most]:
-            # Whoever has most pairs left is the easiest to place, and the easiest to strand.
-            third = max(fitting, key=lambda place: (len(beside[place]), -place))
+        fitting = (c for c in beside[one] if c in beside[other] and cells * sizes[c] <= most)
+        if (third := _choose(fitting, beside)) is not None:
             group = tuple(sorted((one, other, third)))
         for a, b in combinations(group, 2):
             beside[a].discard(b)
             beside[b].discard(a)
         found.append(group)
     return tuple(found)
+
+
+def _choose(fitting: Iterable[int], beside: Mapping[int, set[int]]) -> int | None:
+    """Whoever has most pairs left: the easiest to place now, and the easiest to strand later."""
+    some = islice(fitting, MOST_CHOICES)
+    return max(some, key=lambda place: (len(beside[place]), -place), default=None)

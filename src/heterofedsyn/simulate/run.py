@@ -63,9 +63,11 @@ def run_study(
         raise UsageError(
             f"method {method.name!r} needs every site's own answers; use trust 'local'"
         )
-    if method.pools:
+    if method.pools and len(tables) != 1:
         encoded = [table for table in tables if isinstance(table, EncodedTable)]
-        tables = [TableCounts(*encoded)] if encoded else tables
+        if len(encoded) < len(tables):
+            raise UsageError(f"method {method.name!r} pools rows: count them all as one table")
+        tables = [TableCounts(*encoded)]
 
     def noise_of(name: str) -> NoiseSource:
         return SecureNoise() if noise_seed is None else SimulatedNoise(noise_seed, name)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from heterofedsyn._arrays import cores
 from heterofedsyn.bench.paper.experiments import chosen
 from heterofedsyn.bench.paper.render import write_page
 from heterofedsyn.bench.paper.results import Identity, read_identity
@@ -49,7 +49,7 @@ def reproduce(
         identity=Identity(seed=seed, quick=quick),
         repetitions=usual if repetitions is None else repetitions,
         ml_repetitions=usual_ml if ml_repetitions is None else ml_repetitions,
-        jobs=len(os.sched_getaffinity(0)) if jobs is None else jobs,
+        jobs=cores() if jobs is None else jobs,
     )
     for package in ("ot", "sklearn", "xgboost"):
         need(package, "the paper's measures")
