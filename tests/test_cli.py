@@ -274,6 +274,7 @@ def test_few_or_equal_rows_give_a_release_like_any_other(
     assert load("release").sample(10, seed=1).num_rows == 10
 
 
+@pytest.mark.thorough
 def test_an_empty_site_takes_part(desk: Desk) -> None:
     desk.write("none.csv", HEADER)
     assert desk.simulate("--site", "d.csv", "--site", "far=none.csv") == 0

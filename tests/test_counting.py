@@ -77,6 +77,7 @@ def test_the_sum_over_sites_is_the_same_whatever_the_split(
         assert np.array_equal(found.counts, sum(part[i].counts for part in parts))
 
 
+@pytest.mark.thorough
 def test_maps_of_past_queries_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     most = 2**17
     monkeypatch.setattr(marginals.counts, "_MOST_KEPT", most)

@@ -92,6 +92,7 @@ def test_what_a_synthetic_table_gets_wrong_is_said_and_counts_against_it() -> No
     assert scores.ml.synthetic is not None
 
 
+@pytest.mark.thorough
 def test_cells_that_are_no_numbers_cost_more_than_numbers_at_the_end_of_the_range() -> None:
     real = population(400)
     evaluator = Evaluator(SCHEMA, real)

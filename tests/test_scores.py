@@ -32,6 +32,7 @@ def joint(rows: int, seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float
     return table
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [*SketchKind, None])
 @pytest.mark.parametrize("sigmas", [(3.0, 3.0, 3.0), (25.0, 4.0, 40.0), (2.0, 60.0, 10.0)])
 def test_the_square_is_unbiased_for_a_fixed_divisor(

@@ -144,6 +144,7 @@ def test_a_pass_moves_whole_records_and_keeps_their_number() -> None:
     assert after.sum() < before / 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(SYNTHESIZERS))
 @pytest.mark.parametrize("sigma", [0.0, 5.0, 1e4])
 @pytest.mark.parametrize("rows", [1, 7, 500])
