@@ -16,9 +16,14 @@ from heterofedsyn.bench.audit import ledger as ledger_layer
 from heterofedsyn.bench.audit import run as run_module
 from heterofedsyn.bench.audit.findings import ALARM, Check, require
 from heterofedsyn.bench.audit.game import epsilon_of_mu
-from heterofedsyn.bench.audit.noise import relation_p_value
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.privacy.goodness import chi_square_tail, gaussian_p_value
+from heterofedsyn.privacy.goodness import (
+    chi_square_tail,
+    gaussian_p_value,
+    relation_p_value,
+    reuse_p_value,
+    tails_p_value,
+)
 from heterofedsyn.privacy.noise import Calibration, SimulatedNoise
 from invented import Desk
 
@@ -74,6 +79,53 @@ def test_noise_that_was_moved_or_mirrored_is_recognised() -> None:
     assert relation_p_value(one, other) > 1e-4
     for copy in (one, -one, np.roll(one, 700), np.abs(np.roll(one, 3)), one + other // 2):
         assert relation_p_value(one, copy) < ALARM
+
+
+@pytest.mark.parametrize("sigma", [0.5, 0.8, 2.5, 41.0])
+def test_p_values_of_reuse_and_tails_are_not_smaller_than_they_say(sigma: float) -> None:
+    vectors = [drawn(sigma, 3_000, f"{i}".encode()) for i in range(300)]
+    for chances in (map(reuse_p_value, vectors), (tails_p_value([(v, sigma)]) for v in vectors)):
+        assert sum(chance < 0.01 for chance in chances) <= 3 + 4 * math.sqrt(300 * 0.01)
+
+
+@pytest.mark.parametrize("sigma", [0.8, 2.5, 41.0, 173.2])
+@pytest.mark.parametrize("cut", [2.2, 2.5, 3.0, 3.5])
+def test_noise_that_is_cut_off_is_noticed_on_either_side(sigma: float, cut: float) -> None:
+    noise, most = drawn(sigma, 200_000, b"cut"), int(cut * sigma)
+    assert gaussian_p_value(noise, sigma) > 1e-4
+    assert gaussian_p_value(noise.clip(-most, most), sigma) < ALARM
+    assert gaussian_p_value(noise.clip(None, most), sigma) < ALARM
+
+
+def test_tails_of_several_sigmas_tell_more_than_each_alone() -> None:
+    vectors = [(drawn(s, 10_000, b"tail"), s) for s in (1.5, 2.5, 7.3, 41.0, 173.2, 1000.5)]
+    cut = [(noise.clip(-int(3.5 * s), int(3.5 * s)), s) for noise, s in vectors]
+    assert tails_p_value(vectors) > 1e-4
+    assert tails_p_value(cut) < ALARM < min(tails_p_value([one]) for one in cut)
+
+
+@pytest.mark.parametrize("grain", [2, 3, 5, 7, 11, 12, 13])
+def test_noise_with_a_grain_is_noticed(grain: int) -> None:
+    coarse = grain * drawn(173.2 / grain, 2_000, b"grain")
+    assert gaussian_p_value(coarse, 173.2) < ALARM
+
+
+@pytest.mark.parametrize("sigma", [0.8, 41.0])
+def test_draws_that_are_used_twice_in_a_vector_are_recognised(sigma: float) -> None:
+    one = drawn(sigma, 1_024, b"one")
+    assert reuse_p_value(drawn(sigma, 2_048, b"all")) > 1e-4
+    for twice in (
+        np.append(one, one),
+        np.append(one, one[::-1]),
+        np.append(one, -np.roll(one, 77)),
+        np.repeat(one, 2),
+        np.stack([one, -one], axis=1).ravel(),
+    ):
+        assert reuse_p_value(twice) < ALARM
+
+
+def test_noise_beyond_all_reach_is_no_gaussian_and_takes_no_memory() -> None:
+    assert gaussian_p_value(np.array([0, 2**62], dtype=np.int64), 1.0) == 0.0
 
 
 def test_an_epsilon_has_the_delta_that_it_says() -> None:

@@ -356,6 +356,84 @@ MUTANTS = [
             ),
         ),
     ),
+    *(
+        Mutant(
+            f"noise cut off at {cut} sigma",
+            "noise",
+            r"tails, OpenDP",
+            (
+                _noise(
+                    f"return {_DRAWN}",
+                    f"most = int({cut} * calibration.sigma)\n"
+                    f"        return np.clip({_DRAWN}, -most, most)",
+                ),
+            ),
+        )
+        for cut in (2.2, 2.5, 3.5)
+    ),
+    *(
+        Mutant(
+            f"noise used twice in a vector: {how}",
+            "noise",
+            r"draws used twice, OpenDP",
+            (
+                _noise(
+                    f"return {_DRAWN}",
+                    f"drawn = {_DRAWN}\n"
+                    "        half = drawn[: integers // 2]\n"
+                    f"        return drawn if integers % 2 else {again}",
+                ),
+            ),
+        )
+        for how, again in {
+            "backwards": "np.append(half, half[::-1])",
+            "in neighbouring cells": "np.repeat(half, 2)",
+            "with the other sign": "np.stack([half, -half], axis=1).ravel()",
+        }.items()
+    ),
+    Mutant(
+        "large noise is even",
+        "noise",
+        r"sigma 173.2, OpenDP",
+        (
+            _noise(
+                f"return {_DRAWN}",
+                "if calibration.sigma <= 100:\n"
+                f"            return {_DRAWN}\n"
+                "        half = dp.m.make_gaussian(*space, scale=calibration.sigma / 2)\n"
+                f"        return 2 * {_DRAWN.replace('gaussian(np', 'half(np')}",
+            ),
+        ),
+    ),
+    Mutant(
+        "an agent's own noise has a seed",
+        "noise",
+        r"agents by default: the same numbers",
+        (
+            (
+                "site/agent.py",
+                "noise: NoiseSource = SecureNoise(),",
+                "noise: NoiseSource = SimulatedNoise(0, 'site'),",
+            ),
+            (
+                "site/agent.py",
+                "import NoiseSource, SecureNoise",
+                "import NoiseSource, SimulatedNoise",
+            ),
+        ),
+    ),
+    Mutant(
+        "a study's own noise has a seed",
+        "noise",
+        r"studies by default: the same numbers",
+        (
+            (
+                "simulate/run.py",
+                "SecureNoise() if noise_seed is None else SimulatedNoise(noise_seed, name)",
+                "SimulatedNoise(noise_seed or 0, name)",
+            ),
+        ),
+    ),
     Mutant(
         "an older copy of the ledger accepted",
         "ledger",

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-import scipy.stats
 
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.goodness import gaussian_p_value, tails_p_value
 from heterofedsyn.privacy.noise import (
     Calibration,
     NoiseSource,
@@ -27,38 +27,32 @@ def calibration(sigma: float) -> Calibration:
     return Calibration(1.0, sigma, budget, budget)
 
 
-def p_value(draws: np.ndarray[tuple[int], np.dtype[np.int64]], sigma: float) -> float:
-    """Chi-square of draws against the exact probabilities, cells of at least 10 expected."""
-    reach = math.ceil(12 * sigma) + 2
-    values = np.arange(-reach, reach + 1)
-    mass = np.exp(-(values**2) / (2 * sigma**2))
-    expected = mass / mass.sum() * draws.size
-    observed = np.bincount(draws + reach, minlength=values.size)
-    big = expected >= 10
-    seen = np.append(observed[big], observed[~big].sum())
-    wanted = np.append(expected[big], expected[~big].sum())
-    if wanted[-1] < 1e-3:
-        assert seen[-1] == 0
-        seen, wanted = seen[:-1], wanted[:-1] * (seen[:-1].sum() / wanted[:-1].sum())
-    return float(scipy.stats.chisquare(seen, wanted).pvalue)
-
-
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_simulated_noise_is_an_exact_discrete_gaussian(sigma: float) -> None:
     draws = SimulatedNoise(3, "site").draw(calibration(sigma), 1_000_000, b"key")
-    assert p_value(draws, sigma) > 1e-4
+    assert gaussian_p_value(draws, sigma) > 1e-4
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_secure_noise_is_an_exact_discrete_gaussian(sigma: float) -> None:
     draws = SecureNoise().draw(calibration(sigma), 50_000, b"key")
-    assert p_value(draws, sigma) > 1e-6
+    assert gaussian_p_value(draws, sigma) > 1e-6
+
+
+@pytest.mark.thorough
+def test_secure_noise_is_not_cut_off() -> None:
+    drawn = [
+        (SecureNoise().draw(calibration(s), 20_000, b"key"), s) for s in (1.5, 7.3, 41.0, 200.0)
+    ]
+    assert tails_p_value(drawn) > 1e-6
+    cut = [(noise.clip(-int(3.5 * s), int(3.5 * s)), s) for noise, s in drawn]
+    assert tails_p_value(cut) < 1e-9
 
 
 def test_a_wrong_sigma_would_be_noticed() -> None:
     draws = SimulatedNoise(3, "site").draw(calibration(7.3), 1_000_000, b"key")
-    assert p_value(draws, 7.3 * 1.01) < 1e-6
+    assert gaussian_p_value(draws, 7.3 * 1.01) < 1e-6
 
 
 def test_simulated_noise_depends_on_seed_site_and_key_alone() -> None:

@@ -46,7 +46,8 @@ def answered(place: Path) -> SiteSettings:
 def test_a_sound_site_passes_and_says_what_was_checked(tmp_path: Path) -> None:
     settings = answered(tmp_path)
     with books_of(settings) as books:
-        lines = list(selfcheck.self_check(settings, books))
+        agent = Agent(settings, books, log=lambda line: None)
+        lines = list(selfcheck.self_check(settings, books, agent.noise))
     assert [line.split()[0] for line in lines] == ["OpenDP", "noise", "the"]
     assert not any("remark" in line for line in lines)
 
@@ -81,8 +82,11 @@ def biased(drawn: Integers, sigma: float) -> Integers:
         lambda drawn, sigma: drawn * 0,
         lambda drawn, sigma: abs(drawn),
         lambda drawn, sigma: drawn + 1,
+        lambda drawn, sigma: drawn.clip(-int(2.2 * sigma), int(2.2 * sigma)),
+        lambda drawn, sigma: drawn.clip(-int(3.5 * sigma), int(3.5 * sigma)),
+        lambda drawn, sigma: drawn // 2 * 2 if sigma > 100 else drawn,
     ],
-    ids=["biased", "halved", "none", "one side only", "shifted"],
+    ids=["biased", "halved", "none", "one side only", "shifted", "cut", "cut far out", "even"],
 )
 def test_noise_of_another_shape_is_refused(change: Callable[[Integers, float], Integers]) -> None:
     with pytest.raises(PrivacyRefusal, match="no discrete Gaussian") as caught:
@@ -99,6 +103,30 @@ def test_noise_that_comes_twice_is_refused() -> None:
 
     with pytest.raises(PrivacyRefusal, match="came twice"):
         selfcheck.check_noise(Twice())
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda half: np.append(half, half[::-1]),
+        lambda half: np.repeat(half, 2),
+        lambda half: np.stack([half, -half], axis=1).ravel(),
+    ],
+    ids=["backwards", "neighbours", "other sign"],
+)
+def test_draws_that_are_used_twice_are_refused(again: Callable[[Integers], Integers]) -> None:
+    with pytest.raises(PrivacyRefusal, match="came twice"):
+        selfcheck.check_noise(Changed(lambda drawn, sigma: again(drawn[: drawn.size // 2])))
+
+
+def test_noise_with_a_seed_is_refused_whatever_it_says() -> None:
+    class Sly(SimulatedNoise):
+        simulated = False
+
+    for source in (SimulatedNoise(1, "site"), Sly(1, "site")):
+        with pytest.raises(PrivacyRefusal, match="noise has a seed"):
+            selfcheck.check_fresh(source)
+    selfcheck.check_fresh(SecureNoise())
 
 
 @pytest.mark.thorough

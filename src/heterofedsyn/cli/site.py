@@ -265,7 +265,7 @@ def serve(folder: Folder = HERE) -> None:
         os.umask(0o077)
         agent = Agent(settings, books, log=_log)
         agent.prepare()
-        for line in self_check(settings, books):
+        for line in self_check(settings, books, agent.noise):
             _log(line)
         with Service(agent, settings, log=_log) as service:
             for number in (signal.SIGTERM, signal.SIGINT):

@@ -3,39 +3,118 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
 
 _LEAST_EXPECTED = 100
-"""Draws that a cell of the chi-square must expect, so that its far tail can be trusted."""
+"""Draws that a cell of a chi-square must expect, so that its far tail can be trusted."""
 
 _MOST_CELLS = 60
+
+_THRESHOLDS = tuple(2 + i / 4 for i in range(17))
+"""Of the tails, in sigmas: up to 6."""
+
+_MODULI = (2, 3, 4, 5, 7, 8, 11, 13, 16)
 
 
 def gaussian_p_value(draws: Integers, sigma: float) -> float:
     """How likely noise this odd is if it is an exact discrete Gaussian.
 
-    The smaller of two p-values, doubled: Pearson's chi-square over cells of neighbouring values,
-    and the chance that any draw reaches as far as the furthest did.
+    The smallest of five p-values, times five: Pearson's chi-square over cells of neighbouring
+    values, and over remainders; how many draws are in the tails; the chance that any draw reaches
+    as far as the furthest did, and that none reaches further.
 
     >>> rng = np.random.default_rng(0)
     >>> draws = np.rint(rng.normal(0, 41, 20_000)).astype(np.int64)
     >>> gaussian_p_value(draws, 41.0) > 1e-3, gaussian_p_value(draws, 44.0) < 1e-9
     (True, True)
+    >>> gaussian_p_value(draws // 2 * 2, 41.0) < 1e-9
+    True
     """
-    furthest = int(max(draws.max(), -draws.min()))
-    mass = _mass(sigma, max(furthest, math.ceil(12 * sigma) + 2))
+    mass = _mass(sigma)
     zero = mass.size // 2
-    beyond = float(mass[: zero - furthest + 1].sum() + mass[zero + furthest :].sum())
-    reach = 1.0 if furthest == 0 else -math.expm1(draws.size * math.log1p(-min(beyond, 0.5)))
+    furthest = int(max(draws.max(), -draws.min()))
+    if furthest > zero:
+        return 0.0
+    outside = _outside(mass)
+    far = 1.0 if furthest == 0 else -math.expm1(draws.size * math.log1p(-2 * outside[furthest]))
+    near = math.exp(draws.size * math.log1p(-2 * outside[furthest + 1]))
     edges = _edges(mass, draws.size)
-    observed = np.add.reduceat(np.bincount(draws + zero, minlength=mass.size), edges)
-    expected = np.add.reduceat(mass, edges) * draws.size
-    statistic = float(((observed - expected) ** 2 / expected).sum())
-    fit = chi_square_tail(statistic, len(edges) - 1) if len(edges) > 1 else 1.0
-    return min(1.0, 2 * min(fit, reach))
+    fit = _pearson(
+        np.add.reduceat(np.bincount(draws + zero, minlength=mass.size), edges),
+        np.add.reduceat(mass, edges) * draws.size,
+    )
+    return min(
+        1.0, 5 * min(fit, _remainders(draws, sigma), tails_p_value([(draws, sigma)]), far, near)
+    )
+
+
+def tails_p_value(samples: Sequence[tuple[Integers, float]]) -> float:
+    """How likely so few or so many draws far out are, in vectors of discrete Gaussians together.
+
+    Draws beyond so many sigmas, on either side and on both, against the bound of Chernoff and
+    Hoeffding, which holds for any number of them, however small, and for sums over several sigmas.
+
+    >>> rng = np.random.default_rng(0)
+    >>> draws = np.rint(rng.normal(0, 41, 60_000)).astype(np.int64)
+    >>> tails_p_value([(draws, 41.0)]) > 1e-3, tails_p_value([(draws.clip(-143, 143), 41.0)]) < 1e-9
+    (True, True)
+    """
+    every = sum(draws.size for draws, _ in samples)
+    seen = np.zeros((2, len(_THRESHOLDS)))
+    expected = np.zeros(len(_THRESHOLDS))
+    for draws, sigma in samples:
+        first = np.floor(np.array(_THRESHOLDS) * sigma).astype(np.int64) + 1
+        expected += draws.size * _outside(_mass(sigma))[first]
+        for side, signed in enumerate((draws, -draws)):
+            seen[side] += draws.size - np.searchsorted(np.sort(signed), first)
+    looks = [(seen[0], expected), (seen[1], expected), (seen.sum(axis=0), 2 * expected)]
+    least = min(
+        _chernoff(float(s), float(e), every)
+        for found, wanted in looks
+        for s, e in zip(found, wanted, strict=True)
+    )
+    # A bound for each direction, too many and too few.
+    return min(1.0, 2 * len(looks) * len(_THRESHOLDS) * least)
+
+
+def relation_p_value(one: Integers, two: Integers) -> float:
+    """How likely vectors this related are if they are independent noise.
+
+    The largest correlation over all cyclic shifts of one against the other, and the same for
+    their absolute values, so that noise that was moved or mirrored is found too.
+    """
+    chances = []
+    for first, second in ((one, two), (np.abs(one), np.abs(two))):
+        x, y = np.fft.rfft(_scaled(first)), np.fft.rfft(_scaled(second))
+        shifted = np.fft.irfft(x * np.conj(y), one.size)
+        # Vectors of length 1 of independent entries: the product is about normal, variance 1/n.
+        chances.append(normal_tail(float(np.abs(shifted).max()) * math.sqrt(one.size)) * one.size)
+    return min(1.0, 2 * min(chances))
+
+
+def reuse_p_value(noise: Integers) -> float:
+    """How likely noise this related to itself is if its integers are independent.
+
+    The largest correlation with itself at any cyclic shift but 0, and backwards at any shift, of
+    values and of absolute values: draws used twice are found wherever in the vector they are.
+    """
+    n = noise.size
+    chances = []
+    for values in (noise, np.abs(noise)):
+        scaled = _scaled(values)
+        x = np.fft.rfft(scaled)
+        shifted = np.fft.irfft(x * np.conj(x), n)[1:]
+        # Backwards an entry meets itself at most twice at a shift, which tells nothing.
+        itself = np.bincount(2 * np.arange(n) % n, scaled**2, n)
+        backwards = np.fft.irfft(x * x, n) - itself
+        largest = max(np.abs(shifted).max(), np.abs(backwards).max())
+        # Each product is there twice, backwards and at half the length: the variance is 2/n.
+        chances.append(normal_tail(float(largest) * math.sqrt(n / 2)) * 2 * n)
+    return min(1.0, 2 * min(chances))
 
 
 def chi_square_tail(statistic: float, freedom: int) -> float:
@@ -76,12 +155,64 @@ def normal_tail(z: float) -> float:
     return math.erfc(abs(z) / math.sqrt(2))
 
 
-def _mass(sigma: float, reach: int) -> Floats:
-    """The probabilities of -reach..reach; what lies beyond 12 sigma is below 1e-31."""
+def _mass(sigma: float) -> Floats:
+    """The probabilities of values around 0; what lies beyond 12 sigma is below 1e-31."""
+    reach = math.ceil(12 * sigma) + 2
     values = np.arange(-reach, reach + 1, dtype=np.float64)
     mass = np.exp(-(values**2) / (2 * sigma**2))
     whole: Floats = mass / mass.sum()
     return whole
+
+
+def _outside(mass: Floats) -> Floats:
+    """The chance of each of 0, 1, 2, ... or a larger number; the last is 0."""
+    chances: Floats = np.append(np.cumsum(mass[: mass.size // 2 - 1 : -1])[::-1], 0.0)
+    return chances
+
+
+def _chernoff(seen: float, expected: float, draws: int) -> float:
+    """At least the chance of so many hits or more, if more than expected, else of so few."""
+    if expected == 0:
+        return float(seen == 0)
+    hits = 0.0 if seen == 0 else seen * math.log(seen / expected)
+    misses = 0.0 if seen == draws else draws - seen
+    if misses:
+        misses *= math.log(misses / (draws - expected))
+    return math.exp(min(0.0, -(hits + misses)))
+
+
+def _remainders(draws: Integers, sigma: float) -> float:
+    """Chi-squares of the remainders by small numbers: noise may not have a grain."""
+    chances = []
+    for modulus in _MODULI:
+        if sigma > 4 * modulus:  # uniform but for exp(-2 (pi sigma / modulus)^2), below 1e-130
+            chance = np.full(modulus, 1 / modulus)
+        else:
+            mass = _mass(sigma)
+            chance = np.bincount((np.arange(mass.size) - mass.size // 2) % modulus, mass)
+        edges = _edges(chance, draws.size)
+        found = np.bincount(draws % modulus, minlength=modulus)
+        chances.append(
+            _pearson(np.add.reduceat(found, edges), np.add.reduceat(chance, edges) * draws.size)
+        )
+    return min(1.0, len(_MODULI) * min(chances))
+
+
+def _pearson(observed: Integers, expected: Floats) -> float:
+    """The p-value of Pearson's chi-square."""
+    if expected.size == 1:
+        return 1.0
+    statistic = float(((observed - expected) ** 2 / expected).sum())
+    return chi_square_tail(statistic, expected.size - 1)
+
+
+def _scaled(values: Integers) -> Floats:
+    """Ranks, centred and of length 1: no far tail can make a correlation by itself."""
+    _, place, many = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(many) - many / 2)[place]  # equal numbers share the middle of their ranks
+    ranks -= ranks.mean()
+    scaled: Floats = ranks / max(float(np.linalg.norm(ranks)), 1.0)
+    return scaled
 
 
 def _edges(mass: Floats, draws: int) -> list[int]:

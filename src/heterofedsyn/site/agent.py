@@ -87,6 +87,11 @@ class Agent:
         self._tables: OrderedDict[tuple[str, str | None, int], Counts] = OrderedDict()
         self._turn = Lock()
 
+    @property
+    def noise(self) -> NoiseSource:
+        """What its answers are noised with, to be looked at before it serves."""
+        return self._noise
+
     def answer(self, message: bytes) -> bytes:
         """The answer to an encoded query; the same query again gets the same bytes, uncharged.
 

@@ -7,10 +7,11 @@ from importlib.metadata import version
 
 import numpy as np
 
+from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import LedgerDisputed, LedgerUnavailable, PrivacyRefusal
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.privacy.goodness import gaussian_p_value
-from heterofedsyn.privacy.noise import Calibration, NoiseSource, SecureNoise, add_noise
+from heterofedsyn.privacy.goodness import gaussian_p_value, reuse_p_value, tails_p_value
+from heterofedsyn.privacy.noise import Calibration, NoiseSource, add_noise
 from heterofedsyn.site.books import Books
 from heterofedsyn.site.settings import SiteSettings
 
@@ -18,18 +19,19 @@ BIASED_BEFORE = (0, 14, 2)
 """Versions of OpenDP whose discrete Gaussian has the wrong shape at some sigmas."""
 
 ALARM = 1e-9
-"""The chance at which a sound source is called unsound; there are three looks at it."""
+"""The chance at which a sound source is called unsound; there are nine looks at it."""
 
-_SIGMAS = (1.5, 2.5, 41.0)
+_SIGMAS = (1.5, 2.5, 41.0, 173.2)
 """The biased versions fail at the second."""
 
-_DRAWS = 20_000
+_DRAWS = 16_000
 
 
-def self_check(
-    settings: SiteSettings, books: Books, noise: NoiseSource = SecureNoise()
-) -> Iterator[str]:
+def self_check(settings: SiteSettings, books: Books, noise: NoiseSource) -> Iterator[str]:
     """Refuse to serve with software or books that are not sound; yields a line for each check.
+
+    Args:
+        noise: the agent's own source.
 
     Raises:
         PrivacyRefusal: saying what is wrong and what to do.
@@ -37,6 +39,7 @@ def self_check(
     check_version()
     yield f"OpenDP {version('opendp')} draws without bias"
     check_noise(noise)
+    check_fresh(noise)
     yield f"noise looks as it should at sigma {', '.join(f'{sigma:g}' for sigma in _SIGMAS)}"
     yield from check_ledger(settings, books)
 
@@ -56,27 +59,50 @@ def check_version() -> None:
 
 
 def check_noise(noise: NoiseSource) -> None:
-    """Refuse a source whose noise is not the exact discrete Gaussian, or is not fresh.
+    """Refuse a source whose noise is not the exact discrete Gaussian, or uses a draw twice.
 
     Raises:
         PrivacyRefusal: saying at which sigma.
     """
+    samples = []
     for sigma in _SIGMAS:
-        budget = Budget((1 + 1e-9) / (2 * sigma**2))
-        terms = Calibration(1.0, sigma, budget, budget)
-        zeros = np.zeros(_DRAWS // 2, dtype=np.int64)
-        halves = [add_noise(zeros, terms, noise, f"self-check {i}".encode()) for i in range(2)]
-        chance = gaussian_p_value(np.concatenate(halves), sigma)
-        if chance < ALARM:
-            raise PrivacyRefusal(
-                f"noise at sigma {sigma:g} is no discrete Gaussian (p {chance:.1g}); nothing is "
-                "served: install OpenDP anew and run `heterofedsyn bench audit`"
-            )
-        if np.array_equal(halves[0], halves[1]):
-            raise PrivacyRefusal(
-                f"noise at sigma {sigma:g} came twice; nothing is served: install OpenDP anew and "
-                "run `heterofedsyn bench audit`"
-            )
+        halves = [_drawn(noise, sigma, _DRAWS // 2, f"self-check {i}") for i in range(2)]
+        drawn = np.concatenate(halves)
+        where = f"noise at sigma {sigma:g}"
+        _require_chance(gaussian_p_value(drawn, sigma), f"{where} is no discrete Gaussian")
+        _require_chance(reuse_p_value(drawn), f"{where} came twice")
+        samples.append((drawn, sigma))
+    _require_chance(tails_p_value(samples), "noise is no discrete Gaussian in its tails")
+
+
+def check_fresh(noise: NoiseSource) -> None:
+    """Refuse a source that would draw the same for the same release again: it has a seed.
+
+    Raises:
+        PrivacyRefusal: if it does.
+    """
+    wide = _SIGMAS[-1]
+    first, second = (_drawn(noise, wide, 100, "self-check") for _ in range(2))
+    _require(not noise.simulated and not np.array_equal(first, second), "noise has a seed")
+
+
+def _drawn(noise: NoiseSource, sigma: float, many: int, key: str) -> Integers:
+    budget = Budget((1 + 1e-9) / (2 * sigma**2))
+    terms = Calibration(1.0, sigma, budget, budget)
+    return add_noise(np.zeros(many, dtype=np.int64), terms, noise, key.encode())
+
+
+def _require_chance(chance: float, otherwise: str) -> None:
+    """Refuse what has too small a chance."""
+    _require(chance >= ALARM, f"{otherwise} (p {chance:.1g})")
+
+
+def _require(held: bool, otherwise: str) -> None:
+    if not held:
+        raise PrivacyRefusal(
+            f"{otherwise}; nothing is served: install heterofedsyn and OpenDP anew and run "
+            "`heterofedsyn bench audit`"
+        )
 
 
 def check_ledger(settings: SiteSettings, books: Books) -> Iterator[str]:

@@ -9,27 +9,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from unittest import mock
 
 from heterofedsyn._arrays import stream
+from heterofedsyn.bench.audit.clock import stopped_clock
 from heterofedsyn.bench.audit.exhibit import SITE, plain_schema, plan_of, table_of
 from heterofedsyn.privacy.noise import SecureNoise
 from heterofedsyn.site import Site
-
-_CLOCKS = ("time", "monotonic", "perf_counter", "process_time")
-
-
-@contextmanager
-def stopped_clock() -> Iterator[None]:
-    """The same time for whoever asks Python for it."""
-    with ExitStack() as stack:
-        for name in _CLOCKS:
-            stack.enter_context(mock.patch.object(time, name, return_value=1.8e9))
-            stack.enter_context(mock.patch.object(time, f"{name}_ns", return_value=18 * 10**17))
-        yield
 
 
 def main() -> None:

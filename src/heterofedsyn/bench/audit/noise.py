@@ -10,41 +10,63 @@ import json
 import math
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import version
 from itertools import combinations
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
-from heterofedsyn._arrays import Floats, Integers, stream
+from heterofedsyn._arrays import Integers, stream
 from heterofedsyn.bench.audit import prices, reference
+from heterofedsyn.bench.audit.clock import stopped_clock
+from heterofedsyn.bench.audit.disk import SiteOnDisk
 from heterofedsyn.bench.audit.effort import Effort
 from heterofedsyn.bench.audit.exhibit import SITE, ask, every_kind, plain_schema, plan_of, table_of
 from heterofedsyn.bench.audit.findings import Check, Finding, require
+from heterofedsyn.bench.audit.witness import at_the_door
+from heterofedsyn.hub import make_method
 from heterofedsyn.marginals import Flat, Statistic
-from heterofedsyn.privacy.goodness import gaussian_p_value, normal_tail
+from heterofedsyn.privacy.goodness import (
+    gaussian_p_value,
+    relation_p_value,
+    reuse_p_value,
+    tails_p_value,
+)
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from heterofedsyn.protocol import Answer, Query, decode, encode
 from heterofedsyn.schema import EncodedTable
+from heterofedsyn.simulate.run import run_study
 from heterofedsyn.site import Site
+from heterofedsyn.site.agent import Agent
+from heterofedsyn.site.books import Books
 from heterofedsyn.site.selfcheck import check_version
 
-SIGMAS = (0.5, 0.8, 1.0, 1.5, 2.5, 3.0, 7.3, 41.0, 1000.5)
+SIGMAS = (0.5, 0.8, 1.0, 1.5, 2.5, 3.0, 7.3, 41.0, 173.2, 1000.5)
 """Whole and fractional, small and large."""
 
 _WIDE = 41.0
 _CHILD_SECONDS = 600
 
 
+_Seen: TypeAlias = dict[str, list[tuple[Integers, float]]]
+"""Vectors of noise and their sigmas, by their source."""
+
+
 def checks(effort: Effort, seed: int) -> Iterator[Check]:
     """The noise by its size, by the kind of release, and against itself."""
     yield "OpenDP draws without bias", _version
+    seen: _Seen = {}
     for sigma in SIGMAS:
-        yield f"sigma {sigma:g}", partial(_sigma, effort, seed, sigma)
+        yield f"sigma {sigma:g}", partial(_sigma, effort, seed, sigma, seen)
+    yield "all sigmas together", partial(_together, seen)
     yield "every kind of release", partial(_kinds, effort, seed)
     yield "independence", partial(_independence, seed)
     yield "restarts and forks", partial(_processes, seed)
+    yield "noise by default", partial(_unasked, seed)
     yield "the same query again", partial(_again, seed)
     yield "variances are rounded up", partial(prices.calibrations, effort, seed)
 
@@ -54,8 +76,8 @@ def _version() -> Iterator[Finding]:
     yield Finding("OpenDP draws without bias", True, f"version {version('opendp')}")
 
 
-def _sigma(effort: Effort, seed: int, sigma: float) -> Iterator[Finding]:
-    """Both sources at one sigma."""
+def _sigma(effort: Effort, seed: int, sigma: float, seen: _Seen) -> Iterator[Finding]:
+    """Both sources at one sigma; what was drawn is added to what was seen."""
     for source, draws in ((SecureNoise(), effort.draws), (SimulatedNoise(seed, SITE), None)):
         many = 4 * effort.draws if draws is None else draws
         schema = plain_schema(100, 100)
@@ -74,10 +96,24 @@ def _sigma(effort: Effort, seed: int, sigma: float) -> Iterator[Finding]:
             math.isclose(recorded, sigma, rel_tol=1e-9), f"sigma {recorded} for a price of {sigma}"
         )
         who = "seeded" if source.simulated else "OpenDP"
+        seen.setdefault(who, []).append((noise, recorded))
         yield Finding.of_chance(
             f"sigma {sigma:g}, {who}",
             gaussian_p_value(noise, recorded),
             f"{noise.size:,} draws, measured {noise.std():.6g}",
+        )
+
+
+def _together(seen: _Seen) -> Iterator[Finding]:
+    """The tails, which are rare at any one sigma, and draws used twice in one vector."""
+    for who, samples in seen.items():
+        many = sum(noise.size for noise, _ in samples)
+        yield Finding.of_chance(f"tails, {who}", tails_p_value(samples), f"{many:,} draws")
+        least, sigma = min((reuse_p_value(noise), sigma) for noise, sigma in samples)
+        yield Finding.of_chance(
+            f"draws used twice, {who}",
+            min(1.0, least * len(samples)),
+            f"{len(samples)} sigmas, closest {sigma:g}",
         )
 
 
@@ -147,6 +183,60 @@ def _processes(seed: int) -> Iterator[Finding]:
     yield from _apart("processes", drawn)
 
 
+def _unasked(seed: int) -> Iterator[Finding]:
+    """The noise of agents and studies that were given none: sites serve with that.
+
+    Everything is as equal as it can be, names, rows, queries and clocks: the noise must not be.
+    """
+    agents, studies = _agents(seed), _studies(seed)
+    for what, vectors in (("agents by default", agents), ("studies by default", studies)):
+        yield from _apart(what, {name: noise for name, (noise, _) in vectors.items()})
+        least = min(gaussian_p_value(noise, sigma) for noise, sigma in vectors.values())
+        many = sum(noise.size for noise, _ in vectors.values())
+        yield Finding.of_chance(f"noise: {what}", min(1.0, least * len(vectors)), f"{many:,} draws")
+
+
+def _agents(seed: int) -> dict[str, tuple[Integers, float]]:
+    """What two agents on disk add, each started twice."""
+    import pyarrow as pa
+
+    schema = plain_schema(32, 64)
+    plan = plan_of(schema, seed, epsilon=1.0)
+    table = table_of(schema, 50, stream(seed, "few rows"))
+    rows = pa.table(
+        {f"a{i}": [f"v{code}" for code in codes] for i, codes in enumerate(table.codes)}
+    )
+    found: dict[str, tuple[Integers, float]] = {}
+    with tempfile.TemporaryDirectory() as folder, stopped_clock():
+        for place in ("one place", "another place"):
+            site = SiteOnDisk.make(Path(folder) / place, SITE, schema, plan, rows)
+            for number in range(2):
+                query = ask(plan, number, (Flat(("a0", "a1")),), 1 / (2 * _WIDE**2))
+                with Books.open(site.settings.folder, site.settings.anchor) as books:
+                    agent = Agent(site.settings, books, log=lambda line: None)
+                    reply = agent.answer(encode(query))
+                (noise,), (sigma,) = _noise(reply, query, table)
+                found[f"{place}, start {number}"] = noise, sigma
+    return found
+
+
+def _studies(seed: int) -> dict[str, tuple[Integers, float]]:
+    """What two sites add in a study in memory, run twice."""
+    schema = plain_schema(2048)
+    plan = plan_of(schema, seed, SITE, "oak", epsilon=1.0)
+    tables = [table_of(schema, 50, stream(seed, f"few rows {i}")) for i in range(2)]
+    found: dict[str, tuple[Integers, float]] = {}
+    for run in range(2):
+        with stopped_clock(), at_the_door() as passages:
+            run_study(schema, plan, make_method(plan.method, {}), tables)
+        large = [passage for passage in passages if passage.exact.size == 2048]
+        require(len(large) >= 2, "a study asked its sites for nothing")
+        for place, passage in enumerate(large):
+            added = passage.noisy - passage.exact
+            found[f"run {run}, release {place}"] = added, passage.calibration.sigma
+    return found
+
+
 def _apart(what: str, drawn: dict[str, Integers]) -> Iterator[Finding]:
     """That these vectors of noise of one sigma have nothing to do with each other."""
     least, worst = 1.0, ""
@@ -156,36 +246,13 @@ def _apart(what: str, drawn: dict[str, Integers]) -> Iterator[Finding]:
         if chance <= least:
             least, worst = chance, f"{name} and {other}"
     for name, one in drawn.items():
-        chance = relation_p_value(one[: one.size // 2], one[one.size // 2 :])
+        chance = reuse_p_value(one)
         if chance <= least:
-            least, worst = chance, f"halves of {name}"
+            least, worst = chance, f"{name} and itself"
     many = len(drawn) * (len(drawn) + 1) // 2
     yield Finding.of_chance(
         f"independence: {what}", min(1.0, least * many), f"{many} pairs, closest {worst}"
     )
-
-
-def relation_p_value(one: Integers, two: Integers) -> float:
-    """How likely vectors this related are if they are independent noise.
-
-    The largest correlation over all cyclic shifts of one against the other, and the same for
-    their absolute values, so that noise that was moved or mirrored is found too.
-    """
-    chances = []
-    for first, second in ((one, two), (np.abs(one), np.abs(two))):
-        x, y = (_scaled(first), _scaled(second))
-        shifted = np.fft.irfft(np.fft.rfft(x) * np.conj(np.fft.rfft(y)), x.size)
-        # Vectors of length 1 of independent entries: the product is about normal, variance 1/n.
-        chances.append(normal_tail(float(np.abs(shifted).max()) * math.sqrt(x.size)) * x.size)
-    return min(1.0, 2 * min(chances))
-
-
-def _scaled(values: Integers) -> Floats:
-    """Ranks, centred and of length 1: no far tail can make a correlation by itself."""
-    ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
-    ranks -= ranks.mean()
-    scaled: Floats = ranks / np.linalg.norm(ranks)
-    return scaled
 
 
 def _again(seed: int) -> Iterator[Finding]:
