@@ -329,6 +329,103 @@ MUTANTS = [
         ),
     ),
     Mutant(
+        "half the noise where only the sum over sites is seen",
+        "coupling",
+        r"secure-aggregation.* drawn at sigma",
+        (
+            _site(
+                "add_noise(values, calibration, self.noise,",
+                "add_noise(values, calibration if self.trust.name == 'local' else "
+                "type(calibration)(calibration.sensitivity, calibration.sigma / 2, "
+                "calibration.budget, calibration.alone), self.noise,",
+            ),
+        ),
+    ),
+    Mutant(
+        "half the noise added where only the sum over sites is seen",
+        "coupling",
+        r"secure-aggregation.* not the noise of the recorded sigma",
+        (
+            _noise(
+                _ADDED,
+                "drawn = noise.draw(calibration, exact.size, key)\n"
+                "    return exact + (drawn if calibration.alone == calibration.budget "
+                "else drawn // 2)",
+            ),
+        ),
+    ),
+    Mutant(
+        "privacy.json understates what an answer seen alone costs",
+        "coupling",
+        r"secure-aggregation.* states rho_alone",
+        (
+            (
+                "hub/statement.py",
+                "rho_alone=budget.rho * plan.trust_model.alone_factor",
+                "rho_alone=budget.rho",
+            ),
+        ),
+    ),
+    Mutant(
+        "privacy.json overstates every sigma",
+        "coupling",
+        r"sigma of a release is stated",
+        (("hub/statement.py", "sigma=agreed.sigma,", "sigma=10 * agreed.sigma,"),),
+    ),
+    Mutant(
+        "privacy.json states a tenth of epsilon",
+        "coupling",
+        r"states epsilon",
+        (("hub/statement.py", "epsilon=plan.epsilon,", "epsilon=plan.epsilon / 10,"),),
+    ),
+    Mutant(
+        "the limit of L rows per person counted for each batch alone",
+        "coupling",
+        r"people over files.* counted wrongly",
+        (("schema/_units.py", "        grown[: len(self._taken)] = self._taken\n", ""),),
+    ),
+    Mutant(
+        "rows of nobody kept, as if each had a person of its own",
+        "coupling",
+        r"people over files.* counted wrongly",
+        (
+            (
+                "schema/_units.py",
+                "    return pa.DictionaryArray.from_arrays("
+                "pa.array(entry, pa.int64(), mask=~known), units), known\n",
+                "    nobody = pa.array([f'row {i}' for i in range(len(entry))], units.type)\n"
+                "    entry = np.where(known, entry, len(units) + np.arange(len(entry)))\n"
+                "    units = pa.concat_arrays([units, nobody])\n"
+                "    return pa.DictionaryArray.from_arrays("
+                "pa.array(entry), units), np.ones_like(known)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "17 and 17.0 taken for two people",
+        "coupling",
+        r"people over files.* counted wrongly",
+        (
+            (
+                "schema/_units.py",
+                "_reading.integer_form(_reading.words(values))",
+                "_reading.words(values)",
+            ),
+        ),
+    ),
+    Mutant(
+        "codes in a file counted twice when counts take their place",
+        "coupling",
+        r"counts of all pairs.* counted wrongly",
+        (
+            (
+                "marginals/tally.py",
+                "for earlier in self._copy.tables():",
+                "for earlier in 2 * self._copy.tables():",
+            ),
+        ),
+    ),
+    Mutant(
         "continuous noise, rounded",
         "noise",
         r"sigma 0.5, OpenDP",
@@ -451,6 +548,18 @@ MUTANTS = [
         "ledger",
         r"a charge is not what was asked",
         (("site/books.py", "            rho=cost.rho,\n", "            rho=cost.rho / 2,\n"),),
+    ),
+    Mutant(
+        "the cap of the table over several studies forgotten",
+        "ledger",
+        r"table spent more than its cap",
+        (
+            (
+                "site/books.py",
+                "for ledger in self._ledgers(study, cap, study_cap):",
+                "for ledger in self._ledgers(study, cap, study_cap)[1:]:",
+            ),
+        ),
     ),
 ]
 

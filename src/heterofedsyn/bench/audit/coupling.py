@@ -10,18 +10,17 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from heterofedsyn._arrays import Integers, stream
+from heterofedsyn._arrays import stream
 from heterofedsyn._words import count
-from heterofedsyn.bench.audit import prices, reference
+from heterofedsyn.bench.audit import prices, reference, streams
 from heterofedsyn.bench.audit.carry import Transcript, carry
 from heterofedsyn.bench.audit.disk import SiteOnDisk
 from heterofedsyn.bench.audit.effort import Effort
@@ -34,6 +33,8 @@ from heterofedsyn.bench.audit.exhibit import (
     table_of,
 )
 from heterofedsyn.bench.audit.findings import Check, Finding, require
+from heterofedsyn.bench.audit.hearing import Charging, Heard, InMemory, check_charges, hear, loss_of
+from heterofedsyn.bench.audit.statement import check_statement
 from heterofedsyn.bench.audit.subject import (
     CANARIES,
     FIRST,
@@ -45,7 +46,6 @@ from heterofedsyn.bench.audit.subject import (
     people,
     person,
 )
-from heterofedsyn.bench.audit.witness import Passage, at_the_door
 from heterofedsyn.marginals import Sketched
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noise import (
@@ -55,7 +55,6 @@ from heterofedsyn.privacy.noise import (
     SimulatedNoise,
     add_noise,
 )
-from heterofedsyn.privacy.trust import Trust
 from heterofedsyn.protocol import Answer, Plan, Query, Released, decode, encode
 from heterofedsyn.schema import EncodedTable
 from heterofedsyn.schema import decode as decode_rows
@@ -75,6 +74,7 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
     yield "every kind, every record", partial(_every_record, seed)
     for case in _ON_DISK:
         yield f"agent: {case.name}", partial(_on_disk, case, seed)
+    yield from streams.checks(seed)
     released = (Case("wavetree"), Case("fedprivsyn")) if effort.every_study else (Case("wavetree"),)
     for case in released:
         yield f"release of {case.name}", partial(_release, case, seed)
@@ -82,33 +82,6 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
     yield "lengths of messages", partial(_lengths, seed)
     yield "splits of a budget", partial(prices.splits, effort, seed)
     yield "rho keeps epsilon and delta", partial(prices.conversions, effort, seed)
-
-
-class Charging(Protocol):
-    """A site that says what it has charged."""
-
-    def answer(self, message: bytes) -> bytes:
-        """The answer to a query."""
-        ...
-
-    @property
-    def spent(self) -> Budget:
-        """All that was charged."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class InMemory:
-    """A site of a simulation."""
-
-    site: Site
-
-    def answer(self, message: bytes) -> bytes:
-        return self.site.answer(message)
-
-    @property
-    def spent(self) -> Budget:
-        return self.site.ledger.spent
 
 
 Open = Callable[["pa.Table"], AbstractContextManager[Charging]]
@@ -124,7 +97,7 @@ def _in_memory(case: Case, seed: int) -> Iterator[Finding]:
         site = Site(name, case.encoded(rows), plan, noise, trust=plan.trust_model)
         return nullcontext(InMemory(site))
 
-    yield _couple(case.name, case, plan, own, transcript, open_site, tuple(CANARIES))
+    yield _couple(case.name, case, plan, own, transcript, open_site, tuple(CANARIES), seed)
 
 
 def _on_disk(case: Case, seed: int) -> Iterator[Finding]:
@@ -139,7 +112,7 @@ def _on_disk(case: Case, seed: int) -> Iterator[Finding]:
                 yield agent
 
     few = ("all rare", "nulls", "a row that does not fit")
-    yield _couple(f"agent: {case.name}", case, plan, own, transcript, open_site, few)
+    yield _couple(f"agent: {case.name}", case, plan, own, transcript, open_site, few, seed)
 
 
 def _every_record(seed: int) -> Iterator[Finding]:
@@ -153,8 +126,8 @@ def _every_record(seed: int) -> Iterator[Finding]:
 
     def heard(rows: EncodedTable) -> Heard:
         site = Site(SITE, rows, plan, SimulatedNoise(seed, SITE))
-        found = _heard(InMemory(site), query, rows, plan)
-        _check_charges(site.ledger.spent, [found], plan.budget, plan.budget.rho)
+        found = hear(InMemory(site), query, rows, plan, seed)
+        check_charges(site.ledger.spent, [found], plan.budget, plan.budget.rho)
         return found
 
     neighbours = [
@@ -167,7 +140,7 @@ def _every_record(seed: int) -> Iterator[Finding]:
         other = heard(neighbour)
         require(len(one.reply) == len(other.reply), "a record changes the length of an answer")
         require(one.unnoised == other.unnoised, "a record changes something un-noised")
-        loss = _loss(one, other, plan.trust_model)
+        loss = loss_of(one, other, plan.trust_model)
         require(loss <= one.charged, "a record moved more than was charged")
         most = max(most, loss / one.charged)
     yield Finding(
@@ -188,7 +161,10 @@ def _study(case: Case, seed: int) -> tuple[Plan, pa.Table, Transcript]:
         name: Site(name, case.encoded(part), plan, SimulatedNoise(seed, name), trust=trust)
         for name, part in zip(plan.sites, dealt, strict=True)
     }
-    return plan, dealt[0], carry(case.encoding, plan, case.conducted, sites)
+    transcript = carry(case.encoding, plan, case.conducted, sites)
+    stated = msgspec.json.decode(msgspec.json.encode(transcript.release.privacy))
+    check_statement(stated, plan, case.encoding.domain, transcript)
+    return plan, dealt[0], transcript
 
 
 def _couple(
@@ -199,6 +175,7 @@ def _couple(
     transcript: Transcript,
     open_site: Open,
     canaries: Sequence[str],
+    seed: int,
 ) -> Finding:
     """The losses of all canaries, each at most what was charged."""
     import pyarrow as pa
@@ -206,8 +183,8 @@ def _couple(
     queries = transcript.asked(plan.sites[0])
     stated = transcript.release.privacy.sites[0].rho
     with open_site(own) as site:
-        without = [_heard(site, query, case.encoded(own), plan) for query in queries]
-        _check_charges(site.spent, without, plan.budget, stated)
+        without = [hear(site, query, case.encoded(own), plan, seed) for query in queries]
+        check_charges(site.spent, without, plan.budget, stated)
     said = [said[plan.sites[0]] for said in transcript.replies if plan.sites[0] in said]
     require([h.reply for h in without] == said, "the same query and noise gave other bytes")
     worst = _worst(queries, without, case)
@@ -221,20 +198,20 @@ def _couple(
     for canary, rows in added.items():
         larger = pa.concat_tables([own, person(rows, own)])
         with open_site(larger) as site:
-            within = [_heard(site, query, case.encoded(larger), plan) for query in queries]
+            within = [hear(site, query, case.encoded(larger), plan, seed) for query in queries]
             loss = Fraction(0)
             for query, one, other in zip(queries, without, within, strict=True):
                 where = f"query {query.label!r} with {canary}"
                 require(len(one.reply) == len(other.reply), f"{where}: another length")
                 require(one.unnoised == other.unnoised, f"{where}: something un-noised differs")
-                price = _loss(one, other, plan.trust_model)
+                price = loss_of(one, other, plan.trust_model)
                 require(price <= one.charged, f"{where}: moved more than was charged for it")
                 loss += price
             require(
                 loss <= Fraction(site.spent.rho),
                 f"{canary}: moved {float(loss):.6g}, charged was {site.spent.rho:.6g}",
             )
-            _check_charges(site.spent, within, plan.budget, stated)
+            check_charges(site.spent, within, plan.budget, stated)
             most = max(most, loss / Fraction(site.spent.rho))
     parts = sum(len(query.parts) for query in queries)
     return Finding(
@@ -243,84 +220,6 @@ def _couple(
         f"{count(len(queries), 'round')}, {parts:,} releases, {len(added)} canaries: "
         f"{float(most):.9f} of the charge at most",
     )
-
-
-@dataclass(frozen=True, eq=False)
-class Heard:
-    """One answer, taken apart."""
-
-    reply: bytes
-    unnoised: Any
-    """All of it but the noisy integers, of which only the number is left."""
-    values: tuple[Integers, ...]
-    sigmas: tuple[float, ...]
-    charged: Fraction
-
-
-def _heard(site: Charging, query: Query, table: EncodedTable, plan: Plan) -> Heard:
-    """An answer whose every part is as it must be."""
-    with at_the_door() as seen:
-        reply = site.answer(encode(query))
-    found = msgspec.msgpack.decode(reply)
-    where = f"query {query.label!r}"
-    require(len(found["parts"]) == len(query.parts), f"{where}: another number of parts")
-    require(len(seen) == len(query.parts), f"{where}: a part did not pass the door")
-    values = []
-    for part, released, passage in zip(query.parts, found["parts"], seen, strict=True):
-        values.append(_checked(part.statistic, released, passage, table, plan, where))
-    sigmas = tuple(float(released["sigma"]) for released in found["parts"])
-    charged = sum((Fraction(released["rho"]) for released in found["parts"]), Fraction(0))
-    for released in found["parts"]:
-        released["data"] = len(released["data"])
-    return Heard(reply, found, tuple(values), sigmas, charged)
-
-
-def _checked(
-    statistic: Any,
-    released: dict[str, Any],
-    passage: Passage,
-    table: EncodedTable,
-    plan: Plan,
-    where: str,
-) -> Integers:
-    """The noisy integers of one part."""
-    data, wanted = released["data"], reference.integers(statistic, table.domain)
-    where = f"{where}, {type(statistic).__name__.lower()} of {'-'.join(statistic.attributes)}"
-    require(
-        isinstance(data, bytes) and len(data) == 8 * wanted,
-        f"{where}: not {wanted:,} integers of 8 bytes, every cell and zeros too",
-    )
-    for array in (passage.exact, passage.noisy):
-        require(array.dtype == np.int64, f"{where}: {array.dtype} in the release path, not int64")
-    exact = reference.exact(statistic, table)
-    require(np.array_equal(passage.exact, exact), f"{where}: counted wrongly")
-    values = np.frombuffer(data, dtype="<i8").astype(np.int64)
-    require(np.array_equal(values, passage.noisy), f"{where}: not what passed the door")
-    squared = Fraction(reference.furthest(statistic, table.domain)) * plan.rows_per_unit**2
-    price = prices.price_of(squared, released["sigma"], wanted, plan.trust_model)
-    require(
-        price <= Fraction(released["rho"]),
-        f"{where}: sigma {released['sigma']:.6g} costs rho {float(price):.12g}, "
-        f"{released['rho']:.12g} was charged",
-    )
-    return values
-
-
-def _check_charges(spent: Budget, heard: Sequence[Heard], budget: Budget, stated: float) -> None:
-    """What the answers cost was charged, within the budget, and the statement says so."""
-    cost = sum((one.charged for one in heard), Fraction(0))
-    require(cost <= Fraction(spent.rho), f"releases cost {float(cost)}, charged was {spent.rho}")
-    require(spent <= budget, f"{spent.rho} was charged, the budget is {budget.rho}")
-    require(cost <= Fraction(stated) <= Fraction(budget.rho), "privacy.json states another rho")
-
-
-def _loss(one: Heard, other: Heard, trust: Trust) -> Fraction:
-    """The squared changes over twice the protecting variances."""
-    total = Fraction(0)
-    for first, second, sigma in zip(one.values, other.values, one.sigmas, strict=True):
-        moved = Fraction(int(((first - second) ** 2).sum()))
-        total += prices.price_of(moved, sigma, first.size, trust) if moved else 0
-    return total
 
 
 def _worst(queries: Sequence[Query], heard: Sequence[Heard], case: Case) -> dict[str, object]:
@@ -368,6 +267,8 @@ def _release(case: Case, seed: int) -> Iterator[Finding]:
     require({*study} == {*other}, "a record changed which files there are")
     for name in study:
         require(study[name] == answers.get(name), f"{name} does not follow from the answers alone")
+    stated = msgspec.json.decode(study["privacy.json"])
+    check_statement(stated, plan, case.encoding.domain, transcript)
     for name in ("privacy.json", "run.json"):
         keys = [{*msgspec.json.decode(found[name])} for found in (study, other)]
         require(keys[0] == keys[1], f"a record changed which keys {name} has")

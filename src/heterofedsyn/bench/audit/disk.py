@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,14 +27,29 @@ _WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 @dataclass(frozen=True, eq=False)
 class SiteOnDisk:
-    """A site whose steward consented to one study."""
+    """A site whose steward consented to some studies."""
 
     settings: SiteSettings
-    study: Study
 
     @classmethod
-    def make(cls, place: Path, name: str, schema: Schema, plan: Plan, rows: pa.Table) -> SiteOnDisk:
-        """A site in a new folder, with an empty ledger and as much budget as the study needs."""
+    def make(
+        cls,
+        place: Path,
+        name: str,
+        schema: Schema,
+        plan: Plan,
+        rows: pa.Table,
+        *,
+        more: Sequence[Plan] = (),
+        epsilon: float | None = None,
+    ) -> SiteOnDisk:
+        """A site in a new folder, with an empty ledger.
+
+        Args:
+            plan: of an approved study; each may spend as much as this one.
+            more: plans of other approved studies.
+            epsilon: the cap of the table, twice that of a study unless given.
+        """
         import pyarrow.csv
 
         settings = SiteSettings(
@@ -42,7 +57,7 @@ class SiteOnDisk:
             name=name,
             schema=place / "schema.toml",
             source=str(place / "rows.csv"),
-            epsilon=plan.epsilon * 2,
+            epsilon=plan.epsilon * 2 if epsilon is None else epsilon,
             delta=plan.delta,
             study_epsilon=plan.epsilon,
             anchor=place / "elsewhere" / "anchor",
@@ -57,9 +72,10 @@ class SiteOnDisk:
         Books.create(settings.folder, settings.anchor)
         settings.studies.mkdir()
         (settings.folder / SETTINGS).write_text(settings.to_toml())
-        study = Study(plan=plan, schema=schema.settings, quorum=1)
-        approve(settings, study, who="an auditor", now=_WHEN)
-        return cls(settings, study)
+        for agreed in (plan, *more):
+            study = Study(plan=agreed, schema=schema.settings, quorum=1)
+            approve(settings, study, who="an auditor", now=_WHEN)
+        return cls(settings)
 
     @contextmanager
     def serving(self, noise: NoiseSource) -> Iterator[Serving]:

@@ -45,12 +45,19 @@ from heterofedsyn.site.agent import Reason, Refused
 from heterofedsyn.site.books import Account, Books
 
 _SCHEMA = plain_schema(3, 2)
-_PLAN = plan_of(_SCHEMA, 0, epsilon=2.0)
+_PLANS = tuple(plan_of(_SCHEMA, seed, epsilon=2.0) for seed in range(3))
+_STUDY = _PLANS[0].budget
+"""What each of the studies may spend."""
+
+_TABLE_EPSILON = 2.3
+"""The cap of the table: above that of a study, below that of two."""
+
 _MOST_WRITES = 20
 """Steps of an agent at which it may be killed; one that opens, charges and answers has fewer."""
 
 _ANSWER, _REFUSAL = b"a", b"r"
-_SHARES = st.sampled_from([0.01, 0.02, 0.05, 0.1, 0.3])
+_SHARES = st.sampled_from([0.01, 0.05, 0.1, 0.2, 0.3])
+_STUDIES = st.sampled_from([0, 0, 1, 2])
 _FATES = st.integers(0, _MOST_WRITES)
 
 happened: Counter[str] = Counter()
@@ -139,14 +146,14 @@ def _site(place: Path) -> SiteOnDisk:
     import pyarrow as pa
 
     rows = pa.table({"a0": ["v0", "v1", "v2", "v0"], "a1": ["v0", "v1", "v1", "v0"]})
-    return SiteOnDisk.make(place, SITE, _SCHEMA, _PLAN, rows)
+    first, *more = _PLANS
+    return SiteOnDisk.make(place, SITE, _SCHEMA, first, rows, more=more, epsilon=_TABLE_EPSILON)
 
 
 def _warm() -> None:
     """Load what an agent loads, so that every fork starts at once."""
-    query = Query(
-        study=_PLAN.fingerprint, number=0, label="warm", parts=(Part(Flat(("a0",)), 0.1),)
-    )
+    part = Part(Flat(("a0",)), 0.1)
+    query = Query(study=_PLANS[0].fingerprint, number=0, label="warm", parts=(part,))
     with (
         tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place,
         _site(Path(place)).serving(SecureNoise()) as agent,
@@ -162,7 +169,9 @@ class Lives(RuleBasedStateMachine):
         self.place = Path(tempfile.mkdtemp(prefix="heterofedsyn-audit-"))
         self.site = _site(self.place)
         self.folder, self.anchor = self.site.settings.folder, self.site.settings.anchor
+        self.cap = Fraction(self.site.settings.cap.rho)
         self.costs: dict[str, Fraction] = {}
+        self.studies: dict[str, str] = {}
         self.messages: dict[str, bytes] = {}
         self.left: dict[str, bytes] = {}
         self.spent = Fraction(0)
@@ -176,15 +185,15 @@ class Lives(RuleBasedStateMachine):
         with Books.open(self.folder, self.anchor) as books:
             return books.account
 
-    def _query(self, share: float) -> str:
+    def _query(self, share: float, study: int) -> str:
         parts = (Part(Flat(("a0",)), share), Part(Flat(("a1",)), share / 2))
         number = len(self.costs)
-        query = Query(study=_PLAN.fingerprint, number=number, label=f"q{number}", parts=parts)
+        of = _PLANS[study].fingerprint
+        query = Query(study=of, number=number, label=f"q{number}", parts=parts)
         name = query.fingerprint
+        self.studies[name] = of
         self.messages[name] = encode(query)
-        self.costs[name] = Fraction(
-            together(_PLAN.budget.part(part.share) for part in query.parts).rho
-        )
+        self.costs[name] = Fraction(together(_STUDY.part(part.share) for part in query.parts).rho)
         return name
 
     def _ask(self, names: tuple[str, ...], fate: int | None) -> None:
@@ -192,7 +201,6 @@ class Lives(RuleBasedStateMachine):
         charged = {entry.query for entry in before.charges}
         ended = _live(self.site, tuple(self.messages[name] for name in names), fate)
         happened["kills" if ended.killed else "answers or refusals"] += 1
-        room = Fraction(_PLAN.budget.rho) - Fraction(before.spent.rho)
         for name, said in zip(names, ended.said, strict=ended.said != ()):
             if said[:1] == _ANSWER:
                 happened["redeliveries"] += name in self.left
@@ -200,7 +208,10 @@ class Lives(RuleBasedStateMachine):
                     self.left.setdefault(name, said) == said, "one query got two different answers"
                 )
             elif len(names) == 1:
-                happened["refusals"] += 1
+                own = Fraction(_STUDY.rho) - Fraction(before.spent_on(self.studies[name]).rho)
+                left = self.cap - Fraction(before.spent.rho)
+                room = min(own, left)
+                happened["refusals for the " + ("table" if left < own else "study")] += 1
                 require(said[1:].decode() == Reason.OVER_THE_CAP, f"refused as {said[1:]!r}")
                 require(name not in charged, "a query that was charged before was refused")
                 require(
@@ -208,15 +219,15 @@ class Lives(RuleBasedStateMachine):
                     "a query that fits was refused",
                 )
 
-    @rule(share=_SHARES)
-    def ask(self, share: float) -> None:
+    @rule(share=_SHARES, study=_STUDIES)
+    def ask(self, share: float, study: int) -> None:
         """A new query."""
-        self._ask((self._query(share),), None)
+        self._ask((self._query(share, study),), None)
 
-    @rule(share=_SHARES, fate=_FATES)
-    def ask_and_kill(self, share: float, fate: int) -> None:
+    @rule(share=_SHARES, study=_STUDIES, fate=_FATES)
+    def ask_and_kill(self, share: float, study: int, fate: int) -> None:
         """A new query to an agent that is killed."""
-        self._ask((self._query(share),), fate)
+        self._ask((self._query(share, study),), fate)
 
     @precondition(lambda self: self.costs)
     @rule(which=st.integers(0, 100), fate=st.one_of(st.none(), _FATES))
@@ -225,12 +236,18 @@ class Lives(RuleBasedStateMachine):
         names = sorted(self.costs)
         self._ask((names[which % len(names)],), fate)
 
-    @rule(shares=st.tuples(_SHARES, _SHARES), twice=st.booleans())
-    def ask_at_once(self, shares: tuple[float, float], twice: bool) -> None:
-        """Two queries at the same time, or one of them twice."""
+    @rule(
+        shares=st.tuples(_SHARES, _SHARES),
+        studies=st.tuples(_STUDIES, _STUDIES),
+        twice=st.booleans(),
+    )
+    def ask_at_once(
+        self, shares: tuple[float, float], studies: tuple[int, int], twice: bool
+    ) -> None:
+        """Two queries at the same time, of one study or of two, or one of them twice."""
         happened["at once"] += 1
-        first = self._query(shares[0])
-        self._ask((first, first if twice else self._query(shares[1])), None)
+        first = self._query(shares[0], studies[0])
+        self._ask((first, first if twice else self._query(shares[1], studies[1])), None)
 
     @rule()
     def save(self) -> None:
@@ -277,10 +294,17 @@ class Lives(RuleBasedStateMachine):
             require(
                 Fraction(entry.rho) == self.costs[entry.query], "a charge is not what was asked"
             )
+            require(entry.study == self.studies[entry.query], "a charge is for another study")
         spent = sum((Fraction(entry.rho) for entry in account.charges), Fraction(0))
         require(spent >= self.spent, "the ledger knows less than before")
         require(spent <= Fraction(account.spent.rho), "a sum of charges was rounded down")
-        require(spent <= Fraction(_PLAN.budget.rho), "a study spent more than its budget")
+        for plan in _PLANS:
+            own = sum(
+                (Fraction(e.rho) for e in account.charges if e.study == plan.fingerprint),
+                Fraction(0),
+            )
+            require(own <= Fraction(plan.budget.rho), "a study spent more than its budget")
+        require(spent <= self.cap, "the table spent more than its cap")
         self.spent = spent
 
 

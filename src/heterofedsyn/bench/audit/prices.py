@@ -15,6 +15,8 @@ from heterofedsyn.privacy.budget import Budget, Conversion, together
 from heterofedsyn.privacy.noise import Calibration
 from heterofedsyn.privacy.trust import Local, SecureAggregation, Trust
 
+_ORDERS = 1 + np.exp(np.linspace(-12, 12, 200_001))
+
 
 def splits(effort: Effort, seed: int) -> Iterator[Finding]:
     """Parts of a budget are together never more than the whole, nor sums less than their parts."""
@@ -41,27 +43,27 @@ def conversions(effort: Effort, seed: int) -> Iterator[Finding]:
     """A plan's epsilon and delta are kept by its rho, by a second computation."""
     rng = stream(seed, "conversions")
     closest = 0.0
-    orders = 1 + np.exp(np.linspace(-12, 12, 200_001))
     for _ in range(max(10, effort.prices // 100)):
         epsilon, delta = float(10 ** rng.uniform(-1.5, 1.5)), float(10 ** rng.uniform(-12, -4))
         for conversion in Conversion:
             rho = Budget.of(epsilon=epsilon, delta=delta, conversion=conversion).rho
-            if conversion is Conversion.PAPER:
-                found = rho + 2 * math.sqrt(rho * math.log(1 / delta))
-            else:
-                found = float(
-                    np.min(
-                        orders * rho
-                        + np.log(1 / (orders * delta)) / (orders - 1)
-                        + np.log1p(-1 / orders)
-                    )
-                )
+            found = epsilon_of(rho, delta, conversion)
             require(
                 found <= epsilon * (1 + 1e-6),
                 f"epsilon {epsilon} was promised, but rho {rho} means {found} ({conversion})",
             )
             closest = max(closest, found / epsilon)
     yield Finding("rho keeps epsilon and delta", True, f"at most {closest:.7f} of epsilon")
+
+
+def epsilon_of(rho: float, delta: float, conversion: str) -> float:
+    """The epsilon that a rho means at this delta; MATH section 1."""
+    if conversion == Conversion.PAPER:
+        return rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    orders = _ORDERS
+    return float(
+        np.min(orders * rho + np.log(1 / (orders * delta)) / (orders - 1) + np.log1p(-1 / orders))
+    )
 
 
 def calibrations(effort: Effort, seed: int) -> Iterator[Finding]:

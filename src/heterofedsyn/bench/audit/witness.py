@@ -19,6 +19,7 @@ class Passage:
     exact: Integers
     calibration: Calibration
     noisy: Integers
+    key: bytes
 
 
 @contextmanager
@@ -28,7 +29,7 @@ def at_the_door() -> Iterator[list[Passage]]:
 
     def door(exact: Integers, calibration: Calibration, noise: NoiseSource, key: bytes) -> Integers:
         noisy = add_noise(exact, calibration, noise, key)
-        seen.append(Passage(exact, calibration, noisy))
+        seen.append(Passage(exact, calibration, noisy, key))
         return noisy
 
     with mock.patch.object(site_module, "add_noise", door):
