@@ -176,7 +176,7 @@ def _postgresql(text: str) -> Location:
 
 def _spark(text: str) -> Location:
     """A table by its name, or a query, which messages do not repeat: it may name values of rows."""
-    said = text.partition(":")[2].strip()
+    said = text.partition(":")[2].strip().rstrip(";").rstrip()
     if _SPARK_TABLE.fullmatch(said):
         return Location("spark", f"spark:{said}", said)
     if not re.search(r"\s", said):
