@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -311,7 +312,22 @@ def test_folders_named_like_spark_does_are_columns(tmp_path: Path) -> None:
     assert single.columns == ("age", "unit")
 
 
+def test_what_a_writer_has_not_finished_is_left_out(tmp_path: Path) -> None:
+    for folder in ("year=1", "year=2", "_temporary/0/year=1", ".spark-staging/year=1"):
+        place = tmp_path / "_lake" / folder  # names above the wildcards are the owner's choice
+        place.mkdir(parents=True)
+        for name in ("x.parquet", "_x.parquet", ".x.parquet"):
+            pq.write_table(pa.table({"age": [1, 2]}), place / name)
+    for pattern in ("", "/**/*.parquet", "/*/*.parquet", "/*/**/x.parquet", "/*/*/*/*.parquet"):
+        place = tmp_path / f"_lake{pattern}"
+        if pattern == "/*/*/*/*.parquet":
+            assert "no .parquet file" in failure(str(place))
+            continue
+        assert sum(batch.num_rows for batch in open_source(str(place)).batches()) == 4
+
+
 def lake(folder: Path) -> str:
+    folder.mkdir(exist_ok=True)
     with duckdb.connect(str(folder / "lake.duckdb")) as connection:
         connection.register("given", TABLE)
         connection.sql("CREATE TABLE stays AS SELECT * FROM given")
@@ -376,8 +392,9 @@ def test_a_database_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         "SELECT i AS x FROM range(1000000000000) AS a(i)",
     ],
 )
-def test_ctrl_c_is_heard_while_a_query_runs(tmp_path: Path, query: str) -> None:
-    assert interrupted(f"{lake(tmp_path)}#{query}")
+def test_ctrl_c_and_sigterm_are_heard_while_a_query_runs(tmp_path: Path, query: str) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        assert interrupted(f"{lake(tmp_path / str(number))}#{query}", number)
 
 
 def test_a_duckdb_relation_runs_again_and_explains_its_errors() -> None:

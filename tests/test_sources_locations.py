@@ -62,6 +62,23 @@ def test_what_a_driver_gets_is_what_was_written() -> None:
         "postgres://me:se@cret@h/d#icu",
         "postgresql://me:1/secret@h/d#icu",
         "host=h password=secret",
+        "host=h user=me passwd=secret",
+        "Server=h;Uid=me;Pwd=secret",
+        "jdbc:postgresql://me:secret@h/d#icu",
+        "//me:secret@h/d",
+        "//me:se/cret@h/d",
+        "me:secret@h/d",
+        "me:secret@h/d.db#icu",
+        "duckdb:me:secret@h/d#icu",
+        "postgresql://me:12#secret@h/d",
+        "postgresql://me:12#secret@h/d#icu",
+        "postgresql://me:12#se/cret@h/d#icu",
+        "postgresql://me:secret#x@h/d#icu",
+        "postgresql://me:12?secret@h/d#icu",
+        "postgresql://h/d#SELECT * FROM dblink('host=x password=secret', 'SELECT 1') AS t(x int)",
+        "lake.db#SELECT * FROM postgres_scan('host=x PASSWORD = secret', 'public', 'icu')",
+        "lake.db#SELECT * FROM postgres_scan('postgresql://me:secret@h/d', 'public', 'icu')",
+        "spark:SELECT * FROM far WHERE password = 'secret'",
     ],
 )
 def test_a_password_is_refused_and_not_repeated(text: str) -> None:
@@ -88,8 +105,7 @@ def test_a_password_is_refused_and_not_repeated(text: str) -> None:
         ("duckdb:#icu", "path of a file"),
         ("postgresql://h:1/d", "postgresql://h:1/d: say which rows"),
         ("postgresql:/h/d#icu", "postgresql://"),
-        ("postgresql://me:secret#x@h/d#icu", "not host:port"),
-        ("postgresql://me:12#secret@h/d#icu", "say which rows"),
+        ("postgresql://me:secret#icu", "not host:port"),
     ],
 )
 def test_what_is_no_location_is_refused(text: str, problem: str) -> None:
@@ -101,6 +117,21 @@ def test_what_is_no_location_is_refused(text: str, problem: str) -> None:
     assert problem in str(refusal.value)
     assert "secret" not in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_names_that_only_look_like_secrets_are_read(tmp_path: Path) -> None:
+    for name in ("a:b@c.csv", "pass=1.csv", "compass = x.db"):
+        (tmp_path / name).touch()
+        assert check_location(f"{tmp_path}/{name}#icu"[: None if ".db" in name else -4])
+    assert check_location(f"{tmp_path}/pass=*.csv")
+    for text in (
+        'postgresql://h/d#"t@x"',
+        "postgresql://h/d?user=me@corp#icu",
+        "postgresql://h/d#SELECT a @> b AS x FROM icu WHERE has_password = 1",
+        "x" * 5_000,
+    ):
+        assert check_location(text) == text
+        assert split_name(text) == (None, text)
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=40), st.sampled_from(["postgresql", "mysql"]))

@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from heterofedsyn.schema import encode
+from heterofedsyn.schema import Schema, encode
 from heterofedsyn.sources import open_source
 from typed_table import CODES, SCHEMA, TABLES, typed_table
 
@@ -112,6 +112,27 @@ STORES: list[Store] = [
     duckdb_file,
     duckdb_relation,
 ]
+
+
+def test_short_floats_are_what_their_text_says(tmp_path: Path) -> None:
+    tenths = [number / 10 for number in range(100)]
+    columns = [
+        {"name": "real", "type": "number", "min": 0, "max": 10, "bins": 100, "nullable": True},
+        {"name": "word", "type": "categorical", "values": [str(t) for t in tenths[1:9]]},
+    ]
+    schema = Schema.of({"columns": columns})
+    reals = [*tenths, float("inf"), -float("inf"), float("nan"), None]
+    words = [*tenths[1:9] * 13]
+    texts = [*map(str, reals[:-2]), "", ""]
+    text = pa.table({"real": texts, "word": list(map(str, words))})
+    expected = encode(schema, open_source(csv(text, tmp_path)).batches()).table.codes
+    assert expected[0, :100].tolist() == list(range(100))
+    for kind in (pa.float16(), pa.float32(), pa.float64()):
+        table = pa.table({"real": pa.array(reals), "word": pa.array(words)})
+        short = pa.table([column.cast(kind) for column in table.columns], table.column_names)
+        for stored in (short, parquet(short, tmp_path)):
+            codes = encode(schema, open_source(stored).batches()).table.codes
+            assert codes.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("number", TABLES)

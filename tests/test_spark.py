@@ -348,10 +348,79 @@ def test_errors_of_workers_hide_the_rows(cluster: SparkSession) -> None:
         message = str(caught.value)
         assert message == (
             "the Spark query: Spark could not read it to its end (CAST_INVALID_INPUT); "
-            "look into Spark's own log"
+            "run the query in Spark to see why"
         )
         assert caught.value.__cause__ is None
         assert caught.value.__suppress_context__
+
+
+LOUD = """
+import pyarrow as pa
+from pyspark.sql import functions
+from heterofedsyn.errors import DataError
+from heterofedsyn.schema import Schema
+from heterofedsyn.site.reading import check
+from heterofedsyn.sources import open_source
+from heterofedsyn.sources.spark import session
+schema = Schema.of({"columns": [{"name": "c0", "type": "integer", "min": 0, "max": 9}]})
+words = session().createDataFrame(pa.table({"s": ["sec" "ret"]}))
+words.createOrReplaceTempView("words")
+frame = words.select(functions.col("s").cast("int").alias("c0"))
+for table in ("spark:SELECT CAST(s AS INT) AS c0 FROM words", frame):
+    for reading in (lambda: check([open_source(table)], schema), open_source(table).batches):
+        try: list(reading())
+        except DataError as error: print("CAST_INVALID_INPUT" in str(error))
+"""
+
+
+def test_nothing_that_a_process_prints_holds_a_row(tmp_path: Path) -> None:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
+    run = subprocess.run(
+        [sys.executable, "-c", LOUD],
+        cwd=tmp_path,
+        env=kept,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
+    assert run.stdout.split() == ["True"] * 4
+    assert "secret" not in run.stderr
+    assert "pandas" not in run.stderr
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT OVERWRITE DIRECTORY '{place}' USING parquet SELECT 1 AS c0",
+        "FROM range(3) INSERT OVERWRITE DIRECTORY '{place}' USING parquet SELECT id",
+        "SELECT 1 AS c0) ; INSERT OVERWRITE DIRECTORY '{place}' USING parquet (SELECT 1 AS c0",
+        "CREATE TABLE made USING parquet LOCATION '{place}' AS SELECT 1 AS c0",
+    ],
+)
+def test_a_statement_that_writes_is_refused(
+    cluster: SparkSession, tmp_path: Path, statement: str
+) -> None:
+    place = tmp_path / "out"
+    with pytest.raises(DataError, match="not a table or a query"):
+        open_source("spark:" + statement.format(place=place))
+    assert not place.exists()
+
+
+def test_queries_may_end_in_a_semicolon_or_a_comment(cluster: SparkSession) -> None:
+    for query in ("SELECT 3 AS c0 ; ", "WITH t AS (SELECT 3 AS c0) FROM t -- all of it"):
+        (batch,) = open_source(f"spark:{query}").batches()
+        assert batch.to_pydict() == {"c0": [3]}
+
+
+def test_a_file_that_is_cut_short_is_told_apart(cluster: SparkSession, tmp_path: Path) -> None:
+    schema, table = numbers(20_000, columns=1)
+    pq.write_table(table, tmp_path / "t.parquet", compression="none")
+    whole_file = (tmp_path / "t.parquet").read_bytes()
+    for cut in (whole_file[:-50], whole_file[:500] + whole_file[900:]):
+        (tmp_path / "t.parquet").write_bytes(cut)
+        with pytest.raises(DataError, match="Spark query: a file is damaged or cut short; make it"):
+            count([open_source(f"spark:SELECT * FROM parquet.`{tmp_path}/t.parquet`")], schema)
 
 
 def test_a_missing_column_or_an_unsuitable_one_is_named(cluster: SparkSession) -> None:

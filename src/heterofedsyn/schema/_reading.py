@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -49,14 +50,26 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """The same array in a type that every Arrow function takes."""
+    """The same array in a type that every Arrow function takes.
+
+    Short floats become what their text says: 0.7 of 32 bits is 0.7, not 0.699999988.
+    """
     if pa.types.is_string_view(array.type):
         return array.cast(pa.large_string())
     if pa.types.is_float16(array.type):
-        return array.cast(pa.float32())
+        return _halves().take(array.view(pa.uint16()))
+    if pa.types.is_float32(array.type):
+        return array.cast(pa.string()).cast(pa.float64())
     if pa.types.is_decimal(array.type) and array.type.bit_width < 128:
         return array.cast(pa.decimal128(38, array.type.scale))
     return array
+
+
+@cache
+def _halves() -> pa.Array:
+    """Every float of 16 bits by its bits: Arrow's own text of them is that of wider ones."""
+    every = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    return pa.array([float(str(half)) for half in every])
 
 
 def mask(array: pa.Array) -> Mask:

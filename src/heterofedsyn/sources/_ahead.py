@@ -1,4 +1,4 @@
-"""Batches read by a thread, so that Ctrl-C is heard while a database works."""
+"""Batches read by a thread, so that Ctrl-C and SIGTERM are heard while a database works."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 _PULSE = 0.2
-"""Seconds between two looks for Ctrl-C: a driver's signal handler wakes no waiting thread."""
+"""Seconds between two looks for a signal: a driver's signal handler wakes no waiting thread."""
 
 _T = TypeVar("_T")
 
@@ -30,7 +30,7 @@ def read_ahead(
             while (batch := _result(coming)) is not None:
                 coming = pool.submit(next, reader, None)
                 yield batch
-        except (GeneratorExit, KeyboardInterrupt):
+        except BaseException:
             stop()
             raise
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from glob import has_magic
-from itertools import takewhile
 from pathlib import Path
 
 from heterofedsyn.errors import DataError, UsageError
 from heterofedsyn.sources.csv_file import CsvSource
-from heterofedsyn.sources.location import matches
+from heterofedsyn.sources.location import is_visible, matches, root_of
 from heterofedsyn.sources.parquet_file import ParquetSource
 from heterofedsyn.sources.source import Source
 
@@ -25,8 +24,7 @@ def open_file(text: str) -> Source:
     if not path.exists():
         if not has_magic(text):
             raise DataError(f"{path}: there is no such file; check the path")
-        fixed = takewhile(lambda part: not has_magic(part), path.parts)
-        return _open_many(text, matches(text), Path(*fixed))
+        return _open_many(text, matches(text), root_of(text))
     if path.name.lower().endswith(_CSV):
         return CsvSource.open(path)
     if path.name.lower().endswith(_PARQUET):
@@ -37,13 +35,8 @@ def open_file(text: str) -> Source:
 
 
 def _is_part(path: Path, folder: Path) -> bool:
-    """Whether a file of a folder holds rows; hidden ones and a writer's notes do not."""
-    parts = path.relative_to(folder).parts
-    return (
-        path.name.lower().endswith(_PARQUET)
-        and not any(part.startswith((".", "_")) for part in parts)
-        and path.is_file()
-    )
+    """Whether a file of a folder holds rows."""
+    return path.name.lower().endswith(_PARQUET) and is_visible(path, folder) and path.is_file()
 
 
 def _open_many(text: str, paths: list[Path], root: Path) -> Source:

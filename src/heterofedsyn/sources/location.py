@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from glob import has_magic
+from itertools import takewhile
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -28,6 +29,12 @@ _SECRETS = {
     "scram_server_key",
     "sslpassword",
 }
+_LIKE_SECRETS = re.compile(r"(?i):[^/\s]*@|//.*:.*@|(?:pass\w*|pwd)\s*=", re.DOTALL)
+"""Looks of a password in what should be a path, as of a URL without its scheme."""
+
+_SECRETS_OF_QUERIES = re.compile(r"(?i)\bpassword\s*=|://[^/\s']*:[^\s']*@")
+"""Looks of a password in a query, as for a server that the first one asks."""
+
 _DATABASE_FILES = (".duckdb", ".ddb", ".db")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _HOSTS = re.compile(r"[\w.,:%\[\]-]*", re.ASCII)
@@ -64,6 +71,13 @@ def parse(text: str) -> Location:
     """
     if not text.strip() or "\0" in text:
         raise UsageError("a location is empty or holds a zero byte; name a file or a database")
+    location = _parsed(text)
+    if _SECRETS_OF_QUERIES.search(location.query):
+        raise UsageError(NO_PASSWORD)
+    return location
+
+
+def _parsed(text: str) -> Location:
     scheme = _SCHEME.match(text)
     if scheme and (known := SCHEMES.get(scheme[1].lower())):
         return known(text)
@@ -74,10 +88,21 @@ def parse(text: str) -> Location:
         )
     path, _, query = text.partition("#")
     if path.lower().endswith(_DATABASE_FILES):
+        _check_path(path)
         return Location("duckdb", path, path, _query(path, query))
-    if re.search(r"(?i)\bpassword\s*=", text):
-        raise UsageError(NO_PASSWORD)
+    _check_path(text)
     return Location("file", text, text)
+
+
+def _check_path(text: str) -> None:
+    """Refuses what is no path but looks like an address with a password."""
+    if _LIKE_SECRETS.search(text) and not _exists(text) and not matches(text):
+        raise UsageError(NO_PASSWORD)
+
+
+def _exists(text: str) -> bool:
+    """Whether there is such a path; one that is too long is not there either."""
+    return os.path.exists(text)  # noqa: PTH110
 
 
 def check_location(text: str) -> str:
@@ -134,7 +159,7 @@ def split_name(text: str) -> tuple[str | None, str]:
     (None, 'postgresql:///icu?service=north#stays')
     """
     name, equals, location = text.partition("=")
-    if not equals or re.search("[#:]", name) or Path(text).exists():
+    if not equals or re.search("[#:]", name) or _exists(text):
         return None, text
     return (None, text) if "/" in name and matches(text) else (name, location)
 
@@ -145,13 +170,33 @@ def matches(text: str) -> list[Path]:
     if not has_magic(text):
         return []
     found = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
-    return sorted(path for path in found if path.is_file() and path.name[0] not in "._")
+    root = root_of(text)
+    return sorted(path for path in found if path.is_file() and is_visible(path, root))
+
+
+def root_of(text: str) -> Path:
+    """The folder of a glob, down to its first wildcard.
+
+    >>> str(root_of("lake/icu/year=*/*.parquet"))
+    'lake/icu'
+    """
+    return Path(*takewhile(lambda part: not has_magic(part), Path(text).parts))
+
+
+def is_visible(path: Path, root: Path) -> bool:
+    """Whether neither a file nor a folder between it and the root is hidden or a writer's note.
+
+    >>> is_visible(Path("lake/_temporary/0/x.parquet"), Path("lake"))
+    False
+    """
+    return not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)
 
 
 def _duckdb(text: str) -> Location:
     path, _, query = text.partition(":")[2].partition("#")
     if not path:
         raise UsageError("duckdb: needs the path of a file; write duckdb:lake.db#TABLE")
+    _check_path(path)
     return Location("duckdb", path, path, _query(path, query))
 
 
@@ -164,7 +209,11 @@ def _postgresql(text: str) -> Location:
     authority, _, database = rest.partition("/")
     user, _, hosts = authority.rpartition("@")
     given = {key.lower() for key, _ in parse_qsl(parameters, keep_blank_values=True)}
-    if ":" in user or "@" in user + database or _SECRETS & given:
+    # A password with "#" or "?" in it ends the address too early; the host is then further on.
+    cut = re.match(r"[^=]*@", parameters) or (
+        re.match(r"\S*@", query) and not _TABLE.fullmatch(query.strip())
+    )
+    if ":" in user or "@" in user + database or _SECRETS & given or cut:
         raise UsageError(NO_PASSWORD)
     ports = re.findall(r":([^,:\]]*)(?=,|$)", hosts)
     if not _HOSTS.fullmatch(hosts) or not all(port.isdigit() or not port for port in ports):
@@ -176,7 +225,7 @@ def _postgresql(text: str) -> Location:
 
 def _spark(text: str) -> Location:
     """A table by its name, or a query, which messages do not repeat: it may name values of rows."""
-    said = text.partition(":")[2].strip()
+    said = text.partition(":")[2].strip().rstrip(";").rstrip()
     if _SPARK_TABLE.fullmatch(said):
         return Location("spark", f"spark:{said}", said)
     if not re.search(r"\s", said):

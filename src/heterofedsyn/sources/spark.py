@@ -20,7 +20,10 @@ from heterofedsyn.sources.source import Source, check_names
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_CONFIGURED = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS")
+_CONFIGURED = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
+_TALKATIVE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Loggers of pyspark that write an error, with the values it quotes, before it is raised."""
+
 _ALONE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -62,6 +65,9 @@ _KNOWN = {
     r"Connection refused|UNAVAILABLE|SparkContext (?:was|has been) (?:shut|stopped)": (
         "the cluster does not answer; check that it runs"
     ),
+    r"FAILED_TO_CREATE_PLAN_FOR_DIRECT_QUERY|CANNOT_READ_FILE_FOOTER|FAILED_READ_FILE\.NO_HINT": (
+        "a file is damaged or cut short; make it again"
+    ),
 }
 
 
@@ -83,7 +89,7 @@ class SparkSource(Source):
         with one_line(location.name):
             running = session()
             query = location.query
-            frame = running.sql(query) if query else running.table(location.place)
+            frame = running.sql(_select(query)) if query else running.table(location.place)
             return cls._checked(location.name, frame)
 
     @classmethod
@@ -131,8 +137,8 @@ class SparkSource(Source):
 def session() -> SparkSession:
     """The session of this process; a new one if there is none.
 
-    A new one is that of the cluster which SPARK_HOME, SPARK_CONF_DIR, SPARK_REMOTE or
-    PYSPARK_SUBMIT_ARGS speak of. Without any of them Spark runs on this machine alone.
+    A new one is that of the cluster which SPARK_HOME, SPARK_CONF_DIR or PYSPARK_SUBMIT_ARGS
+    speak of. Without any of them Spark runs on this machine alone.
     """
     try:
         from pyspark.errors import PySparkRuntimeError
@@ -142,6 +148,7 @@ def session() -> SparkSession:
             "this needs the extra `spark`: pip install 'heterofedsyn[spark]'"
         ) from None
 
+    _silence()
     with suppress(PySparkRuntimeError):
         return SparkSession.active()
     builder: SparkSession.Builder = SparkSession.builder
@@ -159,17 +166,32 @@ def session() -> SparkSession:
 @contextmanager
 def one_line(name: str) -> Iterator[None]:
     """Turns an error of Spark, which may quote rows, into a line that does not."""
+    _silence()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # on versions of pandas: not a user's
-            yield
+        yield
     except HeterofedsynError:
         raise
     except Exception as error:
-        raise DataError(f"{name}: {_explain(str(error))}") from None
+        raise DataError(f"{name}: {_explain(error)}") from None
 
 
-def _explain(message: str) -> str:
+def _silence() -> None:
+    """Keeps pyspark from writing rows, or its thoughts on versions of pandas, to stderr."""
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support", FutureWarning)
+    with suppress(ImportError):  # whoever needs pyspark hears of it elsewhere
+        from pyspark.logger import PySparkLogger
+
+        for name in _TALKATIVE:
+            PySparkLogger.getLogger(name).disabled = True
+
+
+def _select(query: str) -> str:
+    """A query as a part of another: Spark runs a statement that writes as soon as it sees it."""
+    return f"SELECT * FROM (\n{query}\n)"
+
+
+def _explain(error: Exception) -> str:
+    message = str(error)
     if ours := _OURS.search(message):
         return ours.group(1).strip()
     for pattern, explained in _KNOWN.items():
@@ -177,8 +199,8 @@ def _explain(message: str) -> str:
             return explained
     # The name of a condition is Spark's own word; the rest of a message may hold values.
     condition = _CONDITION.search(message)
-    said = f" ({condition.group(1)})" if condition else ""
-    return f"Spark could not read it to its end{said}; look into Spark's own log"
+    said = condition.group(1) if condition else type(error).__name__
+    return f"Spark could not read it to its end ({said}); run the query in Spark to see why"
 
 
 def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
