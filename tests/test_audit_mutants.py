@@ -355,6 +355,19 @@ MUTANTS = [
         ),
     ),
     Mutant(
+        "half of OpenDP's noise where only the sum over sites is seen",
+        "game",
+        r"sum over sites, OpenDP",
+        (
+            _noise(
+                f"return {_DRAWN}",
+                "hidden = 1 + (calibration.alone != calibration.budget)\n"
+                "        half = dp.m.make_gaussian(*space, scale=calibration.sigma / hidden)\n"
+                f"        return {_DRAWN.replace('gaussian(np', 'half(np')}",
+            ),
+        ),
+    ),
+    Mutant(
         "privacy.json understates what an answer seen alone costs",
         "coupling",
         r"secure-aggregation.* states rho_alone",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -57,9 +57,14 @@ def carry(schema: Schema, plan: Plan, method: Method, sites: Mapping[str, Answer
 
 def _heard(plan: Plan, replies: list[bytes]) -> list[Answer]:
     """What the hub hears: every answer, or only their sum."""
-    answers = [decode(reply, Answer) for reply in replies]
     if plan.trust == "local":
-        return answers
+        return [decode(reply, Answer) for reply in replies]
+    return [summed(replies)]
+
+
+def summed(replies: Sequence[bytes]) -> Answer:
+    """What is seen of answers that are hidden in their sum."""
+    answers = [decode(reply, Answer) for reply in replies]
     first = answers[0]
     parts = tuple(
         Released.of(
@@ -70,12 +75,10 @@ def _heard(plan: Plan, replies: list[bytes]) -> list[Answer]:
         )
         for i, part in enumerate(first.parts)
     )
-    return [
-        Answer(
-            study=first.study,
-            query=first.query,
-            site=SUM,
-            simulated=any(answer.simulated for answer in answers),
-            parts=parts,
-        )
-    ]
+    return Answer(
+        study=first.study,
+        query=first.query,
+        site=SUM,
+        simulated=any(answer.simulated for answer in answers),
+        parts=parts,
+    )

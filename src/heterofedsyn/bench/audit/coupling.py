@@ -161,10 +161,7 @@ def _study(case: Case, seed: int) -> tuple[Plan, pa.Table, Transcript]:
         name: Site(name, case.encoded(part), plan, SimulatedNoise(seed, name), trust=trust)
         for name, part in zip(plan.sites, dealt, strict=True)
     }
-    transcript = carry(case.encoding, plan, case.conducted, sites)
-    stated = msgspec.json.decode(msgspec.json.encode(transcript.release.privacy))
-    check_statement(stated, plan, case.encoding.domain, transcript)
-    return plan, dealt[0], transcript
+    return plan, dealt[0], carry(case.encoding, plan, case.conducted, sites)
 
 
 def _couple(
@@ -213,6 +210,8 @@ def _couple(
             )
             check_charges(site.spent, within, plan.budget, stated)
             most = max(most, loss / Fraction(site.spent.rho))
+    statement = msgspec.json.decode(msgspec.json.encode(transcript.release.privacy))
+    check_statement(statement, plan, case.encoding.domain, transcript)
     parts = sum(len(query.parts) for query in queries)
     return Finding(
         name,

@@ -12,11 +12,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import Integers, stream
 from heterofedsyn.bench.audit import reference
-from heterofedsyn.bench.audit.carry import carry
+from heterofedsyn.bench.audit.carry import carry, summed
 from heterofedsyn.bench.audit.effort import Effort
 from heterofedsyn.bench.audit.exhibit import DELTA, SITE, ask, every_kind, plain_schema, plan_of
 from heterofedsyn.bench.audit.findings import Check, Finding
@@ -24,6 +25,7 @@ from heterofedsyn.bench.audit.subject import LAST, SITES, Case, deal, people, pe
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.marginals import Sketched, Statistic
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Answer, Plan, Query, decode, encode
 from heterofedsyn.schema import Domain, EncodedTable
 from heterofedsyn.site import Site
@@ -46,6 +48,7 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
     for name in names:
         yield f"{name}, seeded", partial(_class, effort.runs, seed, name, secure=False)
         yield f"{name}, OpenDP", partial(_class, effort.secure_runs, seed, name, secure=True)
+    yield "sum over sites, OpenDP", partial(_sum, 2 * effort.secure_runs, seed)
     if effort.adaptive_runs:
         for case in _ADAPTIVE:
             yield f"whole study: {case.method}", partial(_study, effort.adaptive_runs, seed, case)
@@ -72,6 +75,33 @@ def _class(runs: int, seed: int, name: str, *, secure: bool) -> Iterator[Finding
 
     who = "OpenDP" if secure else "seeded"
     yield _judged(f"{name}, {who}", runs, seed, plan, play)
+
+
+def _sum(runs: int, seed: int) -> Iterator[Finding]:
+    """The whole budget where only the sum over sites is seen, and so the noise of all of them."""
+    schema = plain_schema(9, 6)
+    domain = schema.domain
+    plan = msgspec.structs.replace(
+        plan_of(schema, seed, *SITES[:2], epsilon=EPSILON), trust=SecureAggregation.name
+    )
+    statistics = every_kind(domain, seed)["gaussian sketch"]
+    query = ask(plan, 0, statistics, plan.budget.evenly(len(statistics))[0].rho)
+    table = EncodedTable.from_codes(domain, np.zeros((2, 300), dtype=np.int64))
+    canary = EncodedTable.from_codes(domain, _furthest(statistics, domain)[:, None])
+    worlds = [table, EncodedTable.concatenate([table, canary])]
+    exact = [
+        [rest + own for rest, own in zip(_told(query, table), told, strict=True)]
+        for told in (_told(query, world) for world in worlds)
+    ]
+
+    def play(run: int, inside: bool) -> float:
+        replies = [
+            Site(name, rows, plan, SecureNoise(), trust=plan.trust_model).answer(encode(query))
+            for name, rows in zip(plan.sites, [worlds[inside], table], strict=True)
+        ]
+        return _score(encode(summed(replies)), *exact)
+
+    yield _judged("sum over sites, OpenDP", runs, seed, plan, play)
 
 
 def _pressed(site: Site, queries: Sequence[Query]) -> set[bytes]:
