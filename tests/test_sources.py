@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 from heterofedsyn.errors import DataError, HeterofedsynError, UsageError
 from heterofedsyn.schema import Schema, draft, encode
 from heterofedsyn.sources import Source, open_source
+from heterofedsyn.sources.duckdb_query import RelationSource
 from sources_support import interrupted
 
 SCHEMA = Schema.of(
@@ -452,6 +453,26 @@ def test_a_duckdb_relation_runs_again_and_explains_its_errors() -> None:
         assert sum(batch.num_rows for batch in batches) == 300_000
         assert batches[0].schema.names == ["b"]
     assert "casts a value" in failure(connection.sql("SELECT 'secret'::int AS a"))
+
+
+def test_a_wide_relation_is_asked_for_its_columns_once() -> None:
+    class Asked:
+        def __init__(self, relation: duckdb.DuckDBPyRelation) -> None:
+            self.relation, self.times = relation, 0
+
+        @property
+        def columns(self) -> list[str]:
+            self.times += 1
+            return self.relation.columns
+
+    wide = ", ".join(f"{number} AS c{number}" for number in range(300))
+    asked = Asked(duckdb.connect().sql(f"SELECT {wide}"))
+    source = RelationSource.of("duckdb", asked)
+    source.check([f"c{number}" for number in range(300)])
+    assert source.columns[299] == "c299"
+    assert asked.times == 1
+    twice = duckdb.connect().sql("SELECT 1 AS a, 2 AS b").project("a, b AS a")
+    assert "two columns are named 'a'" in failure(twice)
 
 
 def test_a_wrong_path_is_named(tmp_path: Path) -> None:
