@@ -269,7 +269,9 @@ def test_a_reading_that_is_given_up_leaves_no_connection(database: Server) -> No
 
 
 @pytest.mark.parametrize("rows_before", [0, 500_000])
-def test_ctrl_c_is_heard_while_the_server_works(database: Server, rows_before: int) -> None:
+def test_ctrl_c_and_sigterm_are_heard_while_the_server_works(
+    database: Server, rows_before: int
+) -> None:
     location = database.url(
         f"SELECT i, CASE WHEN i > {rows_before} THEN pg_sleep(600) END AS x "
         "FROM generate_series(1, 1000000) AS i"

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
@@ -21,10 +22,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from heterofedsyn.errors import DataError, HeterofedsynError, UsageError
 from heterofedsyn.schema import Schema, draft, encode
 from heterofedsyn.sources import Source, open_source
+from heterofedsyn.sources.duckdb_query import RelationSource
 from sources_support import interrupted
 
 SCHEMA = Schema.of(
@@ -204,6 +208,11 @@ def failure(stored: object, kind: type[HeterofedsynError] = DataError) -> str:
         (b"a,b\n" + b"secret" * 2_000_000 + b",1\n", "longer than"),
         (b'a,b\n1,2\n1,"secret\n1,2\n1,2\n', "row 3 (the header is row 1) has a quote that is not"),
         (b'a,b\n1,"secret\n1,""\n\n', "row 2 (the header is row 1) has a quote that is not"),
+        (b'a,b\n1,"x"\n2,"secret', "row 3 (the header is row 1) has a quote that is not"),
+        (b'a,b\n1,"secret ""x', "row 2 (the header is row 1) has a quote that is not"),
+        (b'a,b\n1,"secret""', "row 2 (the header is row 1) has a quote that is not"),
+        (b'a,b\r\n1,"', "row 2 (the header is row 1) has a quote that is not"),
+        (b'a\r"secret', "row 2 (the header is row 1) has a quote that is not"),
         (b"a,b\n" + b"1,2\n" * 900_000 + b'1,"secret' + b"1,2\n" * 3_000_000, "longer than"),
     ],
 )
@@ -234,9 +243,20 @@ def test_a_bad_row_far_down_is_named_by_its_number(
     assert problem in failure(path)
 
 
-def test_a_cell_of_several_lines_at_the_end_is_no_open_quote(tmp_path: Path) -> None:
-    cells = {"two\nlines": b'"two\nlines"', 'a\n"b"': b'"a\n""b"""', "end\n": b'"end\n"'}
-    for text, raw in cells.items():
+def test_a_cell_at_the_end_that_holds_lines_or_quotes_is_no_open_quote(tmp_path: Path) -> None:
+    cells = [
+        ("two\nlines", b'"two\nlines"'),
+        ('a\n"b"', b'"a\n""b"""'),
+        ("end\n", b'"end\n"'),
+        ("x", b'"x"'),
+        ('"', b'""""'),
+        ("", b'""'),
+        ("", b""),
+        (',"', b'","""'),
+        ('x"', b'x"'),
+        ('x""y', b'x""y'),
+    ]
+    for text, raw in cells:
         for end in (b"", b"\n", b"\r\n", b"\n\n"):
             content = b"a,b\n1," + raw + end
             (tmp_path / "t.csv").write_bytes(content)
@@ -246,6 +266,34 @@ def test_a_cell_of_several_lines_at_the_end_is_no_open_quote(tmp_path: Path) -> 
                 assert batch.to_pydict() == {"a": ["1"], "b": [text]}
                 (batch,) = open_source(tmp_path / name).batches(["a"])
                 assert batch.to_pydict() == {"a": ["1"]}
+
+
+@given(
+    st.lists(st.text(st.sampled_from('",\nx'), max_size=4), min_size=2, max_size=6),
+    st.sampled_from(["", "1,"]),
+)
+def test_a_file_cut_inside_its_last_cell_is_never_taken_for_whole(
+    cells: list[str], before: str
+) -> None:
+    assume(before or cells[-1].strip("\n"))
+    quoted = ['"' + cell.replace('"', '""') + '"' for cell in cells]
+    whole = ("a,b\n" if before else "b\n") + "".join(f"{before}{cell}\n" for cell in quoted)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "t.csv")
+        for text in (whole, whole[:-1]):
+            path.write_text(text, newline="")
+            (batch,) = open_source(path).batches()
+            assert batch.to_pydict()["b"] == cells
+        path.write_text(whole[:-2], newline="")
+        assert "a quote that is not closed" in failure(path)
+
+
+def test_bytes_of_a_column_that_is_not_wanted_are_nobodys_business(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b,c\n1,caf\xe9,caf\xe9\n2,x,\xe9\n")
+    (batch,) = open_source(path).batches(["a"])
+    assert batch.to_pydict() == {"a": ["1", "2"]}
+    assert "not UTF-8" in failure(path)
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:
@@ -405,6 +453,26 @@ def test_a_duckdb_relation_runs_again_and_explains_its_errors() -> None:
         assert sum(batch.num_rows for batch in batches) == 300_000
         assert batches[0].schema.names == ["b"]
     assert "casts a value" in failure(connection.sql("SELECT 'secret'::int AS a"))
+
+
+def test_a_wide_relation_is_asked_for_its_columns_once() -> None:
+    class Asked:
+        def __init__(self, relation: duckdb.DuckDBPyRelation) -> None:
+            self.relation, self.times = relation, 0
+
+        @property
+        def columns(self) -> list[str]:
+            self.times += 1
+            return self.relation.columns
+
+    wide = ", ".join(f"{number} AS c{number}" for number in range(300))
+    asked = Asked(duckdb.connect().sql(f"SELECT {wide}"))
+    source = RelationSource.of("duckdb", asked)
+    source.check([f"c{number}" for number in range(300)])
+    assert source.columns[299] == "c299"
+    assert asked.times == 1
+    twice = duckdb.connect().sql("SELECT 1 AS a, 2 AS b").project("a, b AS a")
+    assert "two columns are named 'a'" in failure(twice)
 
 
 def test_a_wrong_path_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,6 @@ from heterofedsyn.errors import DataError
 from heterofedsyn.sources.source import Source, check_names
 
 _BLOCK_BYTES = 4 << 20
-_TEXT = pa.string()
 _RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 _TROUBLES = (pa.ArrowException, OSError, UnicodeDecodeError)
 _BAD_TEXT = re.compile(r"(?:Row #(\d+): )?CSV conversion error to string: invalid UTF8")
@@ -35,7 +35,7 @@ class CsvSource(Source):
         """The file, after reading its header."""
         try:
             # Only the header is looked at; whoever reads the rows hears what is wrong with them.
-            with _reader(path, unreadable=lambda row: "skip") as reader:
+            with _reader(path, {}, lambda row: "skip") as reader:
                 names = reader.schema.names
         except _TROUBLES as error:
             raise DataError(f"{path}: {_explain(error, 0)}") from None
@@ -76,7 +76,7 @@ class CsvSource(Source):
 
         rows = 1  # the header is a row
         try:
-            with _reader(self.path, columns, pa.binary(), leave_out) as reader:
+            with _reader(self.path, dict.fromkeys(columns, pa.binary()), leave_out) as reader:
                 for batch in reader:
                     rows += batch.num_rows
                     texts = _decoded(batch)
@@ -88,18 +88,18 @@ class CsvSource(Source):
             say(f"{self.path}: {left_out:,} rows cannot be read and are left out")
 
     def _strictly(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        rows, last = 1, ""  # the header is a row
+        rows, last = 1, pa.scalar("")  # the header is a row
+        # The last cell of the file shows whether a quote was left open, whatever its bytes.
+        kinds = {self.header[-1]: pa.binary()} | dict.fromkeys(columns, pa.string())
         try:
-            # The last cell of the file shows whether a quote was left open.
-            with _reader(self.path, list(dict.fromkeys([*columns, self.header[-1]]))) as reader:
+            with _reader(self.path, kinds) as reader:
                 for batch in reader:
                     if batch.num_rows:
                         rows += batch.num_rows
-                        last = batch.column(batch.schema.get_field_index(self.header[-1]))[
-                            -1
-                        ].as_py()
+                        last = batch.column(self.header[-1])[-1]
                         yield batch.select(list(columns))
-            if re.search(r"[\r\n]", last) and not _ends_in_closed_quote(self.path):
+            before = b"," if len(self.header) > 1 else b"\r\n"
+            if rows > 1 and _is_open(self.path, last.cast(pa.binary()).as_py(), before):
                 raise DataError(
                     f"{self.path}: {_row(str(rows))} has a quote that is not closed, so that it "
                     "runs to the end of the file; close it"
@@ -108,14 +108,25 @@ class CsvSource(Source):
             raise DataError(f"{self.path}: {_explain(error, rows)}") from None
 
 
-def _ends_in_closed_quote(path: Path) -> bool:
-    """Whether the file's last cell ends with a quote that closes it: a pair only stands for one."""
+def _is_open(path: Path, cell: bytes, before: bytes) -> bool:
+    """Whether a file ends with its last cell after an opening quote, and no closing one."""
+    if cell and not cell.strip(b"\r\n") and before != b",":  # its end may be the end of a line
+        return False
+    opened = b'"' + cell.replace(b'"', b'""')
+    tail = _last_bytes(path, 1 + len(opened))
+    return tail[:1] in before and tail[1:] == opened
+
+
+def _last_bytes(path: Path, many: int) -> bytes:
+    if not path.name.lower().endswith(".gz"):
+        with path.open("rb") as file:
+            file.seek(-min(many, path.stat().st_size), os.SEEK_END)
+            return file.read()
     tail = b""
-    with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
+    with gzip.open(path) as file:
         while block := file.read(_BLOCK_BYTES):
-            tail = (tail + block)[-_BLOCK_BYTES:]
-    text = tail.rstrip(b"\r\n")
-    return (len(text) - len(text.rstrip(b'"'))) % 2 == 1
+            tail = (tail + block)[-many:]
+    return tail
 
 
 def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -141,8 +152,7 @@ def _is_utf8(cell: bytes) -> bool:
 
 def _reader(
     path: Path,
-    columns: Sequence[str] = (),
-    kind: pa.DataType = _TEXT,
+    kinds: dict[str, pa.DataType],
     unreadable: Callable[[object], str] | None = None,
 ) -> csv.CSVStreamingReader:
     return csv.open_csv(
@@ -151,8 +161,8 @@ def _reader(
         read_options=csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
         parse_options=csv.ParseOptions(newlines_in_values=True, invalid_row_handler=unreadable),
         convert_options=csv.ConvertOptions(
-            column_types=dict.fromkeys(columns, kind),
-            include_columns=list(columns),
+            column_types=kinds,
+            include_columns=list(kinds),
             strings_can_be_null=False,
         ),
     )

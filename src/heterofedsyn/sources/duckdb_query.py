@@ -79,6 +79,13 @@ class RelationSource(Source):
 
     kind: str
     relation: Any
+    header: tuple[str, ...]
+
+    @classmethod
+    def of(cls, kind: str, relation: Any) -> RelationSource:
+        """The relation, after asking which columns it has."""
+        with _one_line(kind):
+            return cls(kind, relation, check_names(kind, relation.columns))
 
     @property
     def name(self) -> str:
@@ -88,8 +95,7 @@ class RelationSource(Source):
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the relation's columns."""
-        with _one_line(self.kind):
-            return check_names(self.kind, self.relation.columns)
+        return self.header
 
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with _one_line(self.kind):

@@ -33,7 +33,7 @@ def open_object(table: object) -> Source:
     if _is(table, "duckdb", "DuckDBPyRelation"):
         from heterofedsyn.sources.duckdb_query import RelationSource
 
-        return RelationSource(kind, table)
+        return RelationSource.of(kind, table)
     if _is(table, "pyspark", "DataFrame"):
         from heterofedsyn.sources.spark import SparkSource
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -57,11 +58,12 @@ class Source(ABC):
         Raises:
             DataError: a column is missing.
         """
+        there = dict.fromkeys(self.columns)
         for column in columns:
-            if column not in self.columns:
+            if column not in there:
                 raise DataError(
-                    f"{self.name}: no column {column!r} among its {len(self.columns)}; "
-                    f"{did_you_mean(column, self.columns)}"
+                    f"{self.name}: no column {column!r} among its {len(there)}; "
+                    f"{did_you_mean(column, tuple(there))}"
                 )
 
 
@@ -117,7 +119,7 @@ OPENERS: dict[str, Callable[[Location], Source]] = {
 
 def check_names(source: str, columns: Sequence[str]) -> tuple[str, ...]:
     """The names of a table's columns, each of them once."""
-    for column in columns:
-        if columns.count(column) > 1:
+    for column, times in Counter(columns).items():
+        if times > 1:
             raise DataError(f"{source}: two columns are named {column!r}; rename one of them")
     return tuple(columns)

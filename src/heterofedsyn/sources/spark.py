@@ -121,9 +121,9 @@ class SparkSource(Source):
 
     def select(self, columns: Sequence[str]) -> DataFrame:
         """Some columns, named by their places: Spark does not tell "age" from "Age"."""
-        places = [self.columns.index(column) for column in columns]
-        numbered = self.frame.toDF(*(f"_{place}" for place in range(len(self.columns))))
-        return numbered.select(*(f"_{place}" for place in places))
+        numbers = {column: f"_{place}" for place, column in enumerate(self.columns)}
+        numbered = self.frame.toDF(*numbers.values())
+        return numbered.select(*(numbers[column] for column in columns))
 
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with one_line(self.name):
