@@ -95,7 +95,7 @@ def _in_memory(effort: Effort, seed: int) -> Iterator[Finding]:
 
 def _on_disk(effort: Effort, seed: int) -> Iterator[Finding]:
     """An agent on disk charges, crashes, is asked again, doubled and restored."""
-    command = [sys.executable, "-m", "heterofedsyn.bench.audit.lives"]
+    command = [sys.executable, "-P", "-m", "heterofedsyn.bench.audit.lives"]
     with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
         done = subprocess.run(
             [*command, *map(str, (seed, effort.lives, effort.steps))],

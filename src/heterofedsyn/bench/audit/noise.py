@@ -170,7 +170,7 @@ def _processes(seed: int) -> Iterator[Finding]:
     for start in ("first start", "second start"):
         told = json.dumps({"seed": seed, "messages": [encode(query).hex() for query in queries]})
         done = subprocess.run(
-            [sys.executable, "-m", "heterofedsyn.bench.audit.child"],
+            [sys.executable, "-P", "-m", "heterofedsyn.bench.audit.child"],
             input=told,
             capture_output=True,
             text=True,
