@@ -265,11 +265,12 @@ MUTANTS = [
         (
             (
                 "simulate/run.py",
-                "release: Release = stop.value",
+                "return carry(schema, plan, method, sites, hear)",
                 "import dataclasses, msgspec\n"
-                "        rows = sum(table.rows for table in tables)\n"
-                "        run = msgspec.structs.replace(stop.value.run, noisy_total=rows)\n"
-                "        release = dataclasses.replace(stop.value, run=run)",
+                "    rows = sum(table.rows for table in tables)\n"
+                "    made = carry(schema, plan, method, sites, hear)\n"
+                "    run = msgspec.structs.replace(made.run, noisy_total=rows)\n"
+                "    return dataclasses.replace(made, run=run)",
             ),
         ),
     ),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -34,7 +35,17 @@ class RoundReport:
     """Bytes from each site."""
 
 
+class Answering(Protocol):
+    """A site of any kind."""
+
+    def answer(self, message: bytes) -> bytes:
+        """The answer to an encoded query."""
+        ...
+
+
 Watcher = Callable[[RoundReport], None]
+Listener = Callable[[Query, Mapping[str, bytes]], None]
+"""Hears every query, and what each site that was asked replied."""
 
 
 def site_names(method: Method, names: Sequence[str]) -> tuple[str, ...]:
@@ -76,43 +87,50 @@ def run_study(
         name: Site(name, table, plan, noise_of(name), trust=trust)
         for name, table in zip(plan.sites, tables, strict=True)
     }
+
+    def hear(query: Query, replies: Mapping[str, bytes]) -> None:
+        sent = {name: len(reply) for name, reply in replies.items()}
+        watch(RoundReport(query.number, query.label, len(query.parts), sent))
+
+    return carry(schema, plan, method, sites, hear)
+
+
+def carry(
+    schema: Schema, plan: Plan, method: Method, sites: Mapping[str, Answering], hear: Listener
+) -> Release:
+    """Carry the messages of a study between the hub and its sites, whatever these are."""
     study = federate(schema, plan, method)
     try:
         query = next(study)
         while True:
             message = encode(query)
-            asked = [sites[query.to]] if query.to else list(sites.values())
+            asked = sites if query.to is None else {query.to: sites[query.to]}
             with ThreadPoolExecutor() as pool:
-                replies = list(pool.map(lambda site: site.answer(message), asked))  # noqa: B023
-            watch(
-                RoundReport(
-                    query.number,
-                    query.label,
-                    len(query.parts),
-                    {site.name: len(reply) for site, reply in zip(asked, replies, strict=True)},
-                )
-            )
-            answers = [decode(reply, Answer) for reply in replies]
-            query = study.send(answers if trust.name == "local" else [_sum(query, answers)])
+                said = pool.map(lambda site: site.answer(message), asked.values())  # noqa: B023
+                replies = dict(zip(asked, said, strict=True))
+            hear(query, replies)
+            answers = [decode(reply, Answer) for reply in replies.values()]
+            query = study.send(answers if plan.trust == "local" else [summed(answers)])
     except StopIteration as stop:
         release: Release = stop.value
         return release
 
 
-def _sum(query: Query, answers: Sequence[Answer]) -> Answer:
+def summed(answers: Sequence[Answer]) -> Answer:
     """What secure aggregation would let the hub see, formed here in memory."""
+    first = answers[0]
     parts = tuple(
         Released.of(
             np.sum([answer.parts[i].values for answer in answers], axis=0),
-            sensitivity=answers[0].parts[i].sensitivity,
+            sensitivity=part.sensitivity,
             sigma=math.sqrt(math.fsum(answer.parts[i].sigma ** 2 for answer in answers)),
-            rho=answers[0].parts[i].rho,
+            rho=part.rho,
         )
-        for i in range(len(query.parts))
+        for i, part in enumerate(first.parts)
     )
     return Answer(
-        study=query.study,
-        query=answers[0].query,
+        study=first.study,
+        query=first.query,
         site=SUM,
         simulated=any(answer.simulated for answer in answers),
         parts=parts,

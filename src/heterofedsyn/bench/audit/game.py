@@ -17,7 +17,7 @@ import numpy as np
 
 from heterofedsyn._arrays import Integers, stream
 from heterofedsyn.bench.audit import reference
-from heterofedsyn.bench.audit.carry import carry, summed
+from heterofedsyn.bench.audit.carry import carry
 from heterofedsyn.bench.audit.effort import Effort
 from heterofedsyn.bench.audit.exhibit import DELTA, SITE, ask, every_kind, plain_schema, plan_of
 from heterofedsyn.bench.audit.findings import Check, Finding
@@ -28,6 +28,7 @@ from heterofedsyn.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Answer, Plan, Query, decode, encode
 from heterofedsyn.schema import Domain, EncodedTable
+from heterofedsyn.simulate.run import summed
 from heterofedsyn.site import Site
 
 EPSILON = 8.0
@@ -99,7 +100,7 @@ def _sum(runs: int, seed: int) -> Iterator[Finding]:
             Site(name, rows, plan, SecureNoise(), trust=plan.trust_model).answer(encode(query))
             for name, rows in zip(plan.sites, [worlds[inside], table], strict=True)
         ]
-        return _score(encode(summed(replies)), *exact)
+        return _score(encode(summed([decode(reply, Answer) for reply in replies])), *exact)
 
     yield _judged("sum over sites, OpenDP", runs, seed, plan, play)
 
