@@ -78,8 +78,10 @@ class TableCounts(Counts):
         self._tables = tables
 
     def _count(self, views: Sequence[View]) -> list[Integers]:
-        merging = [view for view in views if any(groups is not None for _, groups in view)]
-        plain = [view for view in views if view not in {*merging}]
+        plain: list[View] = []
+        merging: list[View] = []
+        for view in views:
+            (plain if all(groups is None for _, groups in view) else merging).append(view)
         found = dict(zip(plain, count_views(self._tables, plain, self.domain), strict=True))
         while merging:
             some = merging[: self._at_once(merging)]
