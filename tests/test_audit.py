@@ -27,6 +27,8 @@ from heterofedsyn.privacy.goodness import (
 from heterofedsyn.privacy.noise import Calibration, SimulatedNoise
 from invented import Desk
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def desk(

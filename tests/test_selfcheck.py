@@ -18,6 +18,8 @@ from heterofedsyn.site import selfcheck
 from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.settings import SiteSettings
 
+pytestmark = pytest.mark.thorough
+
 
 @dataclass(frozen=True)
 class Changed:
