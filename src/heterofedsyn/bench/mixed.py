@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,7 @@ def _set(number: int) -> Iterator[Column]:
     for i in range(_NUMBERS):
         yield NumberColumn(f"number-{i}-{number}", -5.0, 5.0, bins=32)
     yield BooleanColumn(f"flag-{number}")
-    yield DatetimeColumn(f"when-{number}", "2020-01-01", "2023-12-31", bins=48)  # type: ignore[arg-type]
+    yield DatetimeColumn(f"when-{number}", datetime(2020, 1, 1), datetime(2023, 12, 31), bins=48)
 
 
 def _draw(column: Column, leaning: np.ndarray[tuple[int], np.dtype[np.float64]]) -> pa.Array:
