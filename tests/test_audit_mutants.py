@@ -422,8 +422,8 @@ MUTANTS = [
         (
             (
                 "schema/_units.py",
-                "_reading.integer_form(_reading.words(values))",
-                "_reading.words(values)",
+                "utf8_normalize(_reading.integer_form(texts),",
+                "utf8_normalize(texts,",
             ),
         ),
     ),
