@@ -28,10 +28,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 WHOLE = os.environ.get("HETEROFEDSYN_MUTANTS") == "thorough"
 
 _AUDIT = """\
-import json, sys
+import json, re, sys
 from heterofedsyn.bench.audit import QUICK, THOROUGH, audit
-effort = THOROUGH if sys.argv[1] == "thorough" else QUICK
-print(json.dumps(audit(effort, 11, sys.argv[2:]).as_dict()))
+whole, words, *layers = sys.argv[1:]
+def enough(finding):
+    seen = re.search(words, f"{finding.name}: {finding.figure}")
+    return bool(words and seen and not finding.passed and not whole)
+effort = THOROUGH if whole else QUICK
+print(json.dumps(audit(effort, 11, layers, enough=enough).as_dict()))
 """
 
 
@@ -601,11 +605,13 @@ def planted(scratch: Path, edits: tuple[tuple[str, str, str], ...]) -> Iterator[
             shutil.copy2(package / file, scratch / "heterofedsyn" / file)
 
 
-def audited(scratch: Path, *layers: str, before: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What an audit of the copy says."""
+def audited(
+    scratch: Path, *layers: str, words: str = "", before: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """What an audit of the copy says, up to the first failure that has these words."""
     path = os.pathsep.join([*before, str(scratch)])
     done = subprocess.run(
-        [sys.executable, "-c", _AUDIT, "thorough" if WHOLE else "quick", *layers],
+        [sys.executable, "-c", _AUDIT, "thorough" if WHOLE else "", words, *layers],
         env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
         cwd=scratch,
         capture_output=True,
@@ -636,7 +642,7 @@ def test_the_copy_as_it_is_passes(scratch: Path) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_noticed(scratch: Path, mutant: Mutant) -> None:
     with planted(scratch, mutant.edits):
-        found = audited(scratch, *(() if WHOLE else (mutant.layer,)))
+        found = audited(scratch, *(() if WHOLE else (mutant.layer,)), words=mutant.words)
     assert not found["passed"]
     failed = failures(found, mutant.layer)
     assert any(re.search(mutant.words, words) for words in failed), failed

@@ -29,8 +29,12 @@ def audit(
     seed: int,
     layers: Sequence[str] = (),
     progress: Callable[[str], None] = lambda line: None,
+    enough: Callable[[Finding], bool] = lambda finding: False,
 ) -> Audit:
     """Run these layers, or all of them.
+
+    Args:
+        enough: ends a layer after a check with such a finding.
 
     Raises:
         UsageError: if there is no such layer, or a library is missing that one needs.
@@ -48,7 +52,10 @@ def audit(
         findings: list[Finding] = []
         for title, work in checks(effort, seed):
             progress(f"{name}: {title}")
-            findings += _findings((title, work))
+            found = _findings((title, work))
+            findings += found
+            if any(map(enough, found)):
+                break
         verdicts.append(Verdict(name, question, tuple(findings), _seconds() - start))
     return Audit(__version__, version("opendp"), effort.name, seed, tuple(verdicts))
 
