@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from heterofedsyn.errors import DataError, HeterofedsynError, UsageError
 from heterofedsyn.schema import Schema, draft, encode
 from heterofedsyn.sources import Source, open_source
-from heterofedsyn.sources.duckdb_query import RelationSource
+from heterofedsyn.sources.duckdb_query import open_relation
 from sources_support import interrupted
 
 SCHEMA = Schema.of(
@@ -467,7 +467,7 @@ def test_a_wide_relation_is_asked_for_its_columns_once() -> None:
 
     wide = ", ".join(f"{number} AS c{number}" for number in range(300))
     asked = Asked(duckdb.connect().sql(f"SELECT {wide}"))
-    source = RelationSource.of("duckdb", asked)
+    source = open_relation(asked, "duckdb")
     source.check([f"c{number}" for number in range(300)])
     assert source.columns[299] == "c299"
     assert asked.times == 1

@@ -15,7 +15,7 @@ from heterofedsyn.hub.method import Value, settings_of
 from heterofedsyn.marginals import Counts
 from heterofedsyn.privacy.budget import Conversion
 from heterofedsyn.protocol import Plan
-from heterofedsyn.schema import Encoded, EncodedTable, Schema, encode
+from heterofedsyn.schema import Encoded, EncodedTable, Encoder, Schema, encode
 from heterofedsyn.simulate.run import POOLED, Watcher, run_study, site_names
 from heterofedsyn.simulate.split import split
 from heterofedsyn.site.reading import Counted, count
@@ -113,9 +113,7 @@ class FederatedSynthesizer:
 
     def encode(self, tables: Sequence[Any], watch: Watch = unwatched) -> Encoded:
         """Tables or files of one holder, put together and encoded by the schema in memory."""
-        columns = list(self.encoding.domain.names)
-        if self._unit is not None:
-            columns.append(self._unit)
+        columns = Encoder(self.encoding, self._unit).columns
         return encode(
             self.encoding,
             read(map(open_source, tables), columns, watch),

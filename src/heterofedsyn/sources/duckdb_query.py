@@ -15,6 +15,7 @@ import pyarrow as pa
 from heterofedsyn.errors import DataError, UsageError
 from heterofedsyn.sources._ahead import read_ahead
 from heterofedsyn.sources.location import Location
+from heterofedsyn.sources.memory import FrameSource
 from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
 
 _SETTINGS = {"autoinstall_known_extensions": False}
@@ -73,33 +74,15 @@ class DuckdbSource(Source):
             )
 
 
-@dataclass(frozen=True, eq=False)
-class RelationSource(Source):
+def open_relation(relation: Any, kind: str) -> FrameSource:
     """A relation of somebody's own connection; it runs anew for every reading."""
 
-    kind: str
-    relation: Any
-    header: tuple[str, ...]
-
-    @classmethod
-    def of(cls, kind: str, relation: Any) -> RelationSource:
-        """The relation, after asking which columns it has."""
+    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
         with _one_line(kind):
-            return cls(kind, relation, check_names(kind, relation.columns))
+            yield from _reader(relation, columns)
 
-    @property
-    def name(self) -> str:
-        """The kind of object."""
-        return self.kind
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the relation's columns."""
-        return self.header
-
-    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with _one_line(self.kind):
-            yield from _reader(self.relation, columns)
+    with _one_line(kind):
+        return FrameSource(kind, check_names(kind, relation.columns), read)
 
 
 def _relation(connection: Any, query: str) -> Any:

@@ -31,9 +31,9 @@ def open_object(table: object) -> Source:
     if _is(table, "polars", "DataFrame") or _is(table, "polars", "LazyFrame"):
         return _open_polars(table, kind)
     if _is(table, "duckdb", "DuckDBPyRelation"):
-        from heterofedsyn.sources.duckdb_query import RelationSource
+        from heterofedsyn.sources.duckdb_query import open_relation
 
-        return RelationSource.of(kind, table)
+        return open_relation(table, kind)
     if _is(table, "pyspark", "DataFrame"):
         from heterofedsyn.sources.spark import SparkSource
 
