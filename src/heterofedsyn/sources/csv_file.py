@@ -15,7 +15,9 @@ from pyarrow import csv
 from heterofedsyn.errors import DataError
 from heterofedsyn.sources.source import Source, check_names
 
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 2 << 20
+"""Of the file, parsed at once; also the longest row. pyarrow reads up to 32 blocks ahead."""
+
 _RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 _TROUBLES = (pa.ArrowException, OSError, UnicodeDecodeError)
 _BAD_TEXT = re.compile(r"(?:Row #(\d+): )?CSV conversion error to string: invalid UTF8")
