@@ -72,8 +72,8 @@ def csv(folder: Path) -> Path:
 
 
 def csv_gz(folder: Path) -> Path:
-    (folder / "t.csv.gz").write_bytes(gzip.compress(csv(folder).read_bytes()))
-    return folder / "t.csv.gz"
+    (folder / "t.CSV.GZ").write_bytes(gzip.compress(csv(folder).read_bytes()))
+    return folder / "t.CSV.GZ"
 
 
 def pandas_csv(folder: Path) -> Path:

@@ -120,7 +120,7 @@ def _is_open(path: Path, cell: bytes, before: bytes) -> bool:
 
 
 def _last_bytes(path: Path, many: int) -> bytes:
-    if not path.name.lower().endswith(".gz"):
+    if not _is_packed(path):
         with path.open("rb") as file:
             file.seek(-min(many, path.stat().st_size), os.SEEK_END)
             return file.read()
@@ -129,6 +129,10 @@ def _last_bytes(path: Path, many: int) -> bytes:
         while block := file.read(_BLOCK_BYTES):
             tail = (tail + block)[-many:]
     return tail
+
+
+def _is_packed(path: Path) -> bool:
+    return path.name.lower().endswith(".gz")
 
 
 def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -158,7 +162,7 @@ def _reader(
     unreadable: Callable[[object], str] | None = None,
 ) -> csv.CSVStreamingReader:
     return csv.open_csv(
-        path,
+        pa.input_stream(path, compression="gzip" if _is_packed(path) else None),
         # Without threads pyarrow knows the number of a row that it cannot read.
         read_options=csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
         parse_options=csv.ParseOptions(newlines_in_values=True, invalid_row_handler=unreadable),
