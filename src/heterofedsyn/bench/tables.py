@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from heterofedsyn._arrays import Floats
 from heterofedsyn.errors import DataError
 from heterofedsyn.schema import Domain, EncodedTable, Schema, encode
 from heterofedsyn.sources import open_source
@@ -49,6 +51,19 @@ def real_table(folder: Path, name: str) -> tuple[Schema, EncodedTable]:
 def random_table(rows: int, sizes: tuple[int, ...], seed: int = 0) -> EncodedTable:
     """Skewed random codes, for timing where no real table is at hand."""
     rng = np.random.default_rng(seed)
+    return _table(sizes, [rng.random(rows) ** 2 for _ in sizes])
+
+
+def leaning_table(rows: int, sizes: tuple[int, ...], seed: int = 0) -> EncodedTable:
+    """Codes that all lean on one hidden number: any two columns correlate by about 0.8."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.normal(size=rows)
+    own = (0.9 * hidden + 0.44 * rng.normal(size=rows) for _ in sizes)
+    return _table(sizes, [1 / (1 + np.exp(-1.7 * column)) for column in own])
+
+
+def _table(sizes: tuple[int, ...], shares: Sequence[Floats]) -> EncodedTable:
+    """Codes from numbers between 0 and 1, a column each."""
     names = tuple(f"column-{i}" for i in range(len(sizes)))
-    codes = np.stack([(rng.random(rows) ** 2 * size).astype(np.int64) for size in sizes])
-    return EncodedTable.from_codes(Domain(names, sizes), codes)
+    codes = [(own * size).astype(np.int64) for own, size in zip(shares, sizes, strict=True)]
+    return EncodedTable.from_codes(Domain(names, sizes), np.stack(codes))
