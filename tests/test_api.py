@@ -171,4 +171,5 @@ def test_a_delta_that_protects_nobody_is_warned_of() -> None:
         Schema.from_toml(SCHEMA), epsilon=1.0, delta=0.1, noise_seed=1
     )
     with pytest.warns(HeterofedsynWarning, match="not below 1 / "):
-        synthesizer.fit([patients()])
+        release = synthesizer.fit([patients()]).release
+    assert "delta 0.1 is not below 1 / (number of rows)" in str(release.run.remarks)

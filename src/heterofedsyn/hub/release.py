@@ -110,6 +110,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
             for pair in outcome.model.targets[0].domain.pairs()
             if pair in measured or pair in outcome.scores
         ]
+        total = max(1, round(outcome.model.total))
         return cls(
             version=__version__,
             method=plan.method,
@@ -117,13 +118,23 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
             sites=plan.sites,
             seed=plan.seed,
             study=plan.fingerprint,
-            noisy_total=max(1, round(outcome.model.total)),
+            noisy_total=total,
             pairs=tuple(pairs),
-            remarks=(*outcome.remarks, *_absences(missed, scaled)),
+            remarks=(*outcome.remarks, *_absences(missed, scaled), *large_delta(plan.delta, total)),
             differences=differences,
             missed=missed or msgspec.UNSET,
             scaled=scaled if missed else msgspec.UNSET,
         )
+
+
+def large_delta(delta: float, rows: int) -> tuple[str, ...]:
+    """What to say of a delta that protects nobody among so many rows, if it does not."""
+    if delta * rows < 1:
+        return ()
+    return (
+        f"delta {delta:g} is not below 1 / (number of rows): it would allow publishing somebody's "
+        "record outright; take a smaller one",
+    )
 
 
 def _absences(missed: tuple[Missed, ...], scaled: tuple[Scaled, ...]) -> list[str]:

@@ -12,6 +12,7 @@ from heterofedsyn._arrays import stream
 from heterofedsyn.errors import HeterofedsynWarning, SimulatedNoiseWarning, UsageError
 from heterofedsyn.hub import DEFAULT_METHOD, Release, make_method
 from heterofedsyn.hub.method import Value, settings_of
+from heterofedsyn.hub.release import large_delta
 from heterofedsyn.marginals import Counts
 from heterofedsyn.privacy.budget import Conversion
 from heterofedsyn.protocol import Plan
@@ -146,15 +147,8 @@ class FederatedSynthesizer:
             noise_seed=self._noise_seed,
             watch=watch,
         )
-        if self._terms["delta"] >= 1 / self._release.run.noisy_total:
-            text = (
-                f"delta {self._terms['delta']:g} is not below 1 / (number of rows): it would allow"
-            )
-            warnings.warn(
-                f"{text} publishing somebody's record outright; take a smaller one",
-                HeterofedsynWarning,
-                stacklevel=2,
-            )
+        for remark in large_delta(self._terms["delta"], self._release.run.noisy_total):
+            warnings.warn(remark, HeterofedsynWarning, stacklevel=2)
         return self
 
     @property
