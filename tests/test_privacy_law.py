@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heterofedsyn.hub import METHODS, make_method
@@ -28,6 +28,8 @@ from heterofedsyn.marginals import (
     TableCounts,
     Total,
 )
+from heterofedsyn.marginals.counting import Marginal
+from heterofedsyn.marginals.counts import PairCounts
 from heterofedsyn.marginals.statistics import haar_levels
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Answer, Part, Plan, Query, decode, encode
@@ -193,6 +195,26 @@ def test_under_secure_aggregation_the_sum_protects_as_declared(
     alone = loss([query], pair)
     assert alone <= plan.budget.rho * trust.alone_factor
     assert Fraction(pair[0].ledger.spent.rho) <= Fraction(plan.budget.rho) / 2
+
+
+@given(
+    st.lists(st.integers(0, 2**36) | st.integers(0, 3), min_size=12, max_size=12),
+    st.integers(0, 11),
+)
+@example([3_037_000_499, *[0] * 11], 0)  # one more, and n^2 does not fit 64 bits
+@example([2**30 - 1, *[0] * 11], 11)
+def test_dependence_moves_by_at_most_four_counts_however_many_rows_there_are(
+    counts: list[int], cell: int
+) -> None:
+    domain = Domain(("a", "b"), (3, 4))
+    statistic = Dependence(("a", "b"))
+    found = []
+    for more in (0, 1):
+        joint = np.array(counts, dtype=np.int64)
+        joint[cell] += more
+        table = PairCounts(domain, int(joint.sum()), [Marginal(("a", "b"), joint)])
+        found.append(int(statistic.exact(table)[0]))
+    assert abs(found[1] - found[0]) <= statistic.sensitivity(domain)
 
 
 def test_dependence_of_a_pair_moves_by_at_most_four_counts() -> None:

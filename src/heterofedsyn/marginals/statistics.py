@@ -116,9 +116,12 @@ class Dependence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="d
 
     def exact(self, counts: Counts) -> Integers:
         joint = counts.of(whole(self.attributes)).reshape(counts.domain.shape(self.attributes))
-        rows, columns, total = joint.sum(axis=1), joint.sum(axis=0), int(joint.sum())
-        apart = np.abs(joint - np.outer(rows, columns) / max(1, total)).sum()
-        return np.array([round(UNITS_PER_COUNT * float(apart))], dtype=np.int64)
+        total = int(joint.sum())
+        if total >= 2**30:  # 2 n^2 would not fit 64 bits, Python's integers hold it
+            joint = joint.astype(object)
+        apart = int(np.abs(total * joint - np.outer(joint.sum(axis=1), joint.sum(axis=0))).sum())
+        rounded = (2 * UNITS_PER_COUNT * apart + total) // max(1, 2 * total)
+        return np.array([rounded], dtype=np.int64)
 
 
 class Total(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="total"):

@@ -7,6 +7,7 @@ are measured here.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
@@ -56,8 +57,9 @@ def exact(statistic: Statistic, table: EncodedTable) -> Integers:
         case Dependence():
             shape = _shape(statistic, table)
             joint = _counts([codes[name] for name in statistic.attributes], shape).reshape(shape)
-            alone = np.outer(joint.sum(axis=1), joint.sum(axis=0)) / max(1, table.rows)
-            return np.array([round(_UNITS * float(np.abs(joint - alone).sum()))], dtype=np.int64)
+            alone = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+            apart = Fraction(int(np.abs(table.rows * joint - alone).sum()), max(1, table.rows))
+            return np.array([math.floor(_UNITS * apart + Fraction(1, 2))], dtype=np.int64)
 
 
 def integers(statistic: Statistic, domain: Domain) -> int:
