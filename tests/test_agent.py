@@ -469,8 +469,16 @@ def test_a_row_that_does_not_fit_changes_nothing_but_the_stewards_log(tmp_path: 
 
 @pytest.mark.parametrize(
     "extra",
-    [b"v0,v1\n", b"v0,v1,v1,v0\n", b"v0,v1,\xff\xfe\n", b"v0,\xc3\x28,v1\nv0\n", b'v0,"v1,v1\n'],
-    ids=["too short", "too long", "no text", "both", "an open quote"],
+    [
+        b"v0,v1\n",
+        b"v0,v1,v1,v0\n",
+        b"v0,v1,\xff\xfe\n",
+        b"v0,\xc3\x28,v1\nv0\n",
+        b"v0,\xff\n",
+        b'v0,"v1,v1\n',
+        b'v0,v1,"v1\xff\n',
+    ],
+    ids=["too short", "too long", "no text", "two", "one of both", "an open quote", "and no text"],
 )
 def test_no_row_changes_whether_an_agent_answers(tmp_path: Path, extra: bytes) -> None:
     answers = []
@@ -493,7 +501,17 @@ def test_no_row_changes_whether_an_agent_answers(tmp_path: Path, extra: bytes) -
 def test_a_source_that_cannot_be_read_is_like_any_other_trouble(site: Setup) -> None:
     study = approved_study(site.settings)
     rows = Path(site.settings.source).read_text()
+    first, rest = rows[: rows.index("\n", 20) + 1], rows[rows.index("\n", 20) + 1 :]
     troubles: dict[str, Callable[[], object]] = {
+        "rows in a quote": lambda: Path(site.settings.source).write_text(
+            f'{first}v0,"v0,v0\n{rest}'
+        ),
+        "rows in the last cell": lambda: Path(site.settings.source).write_text(
+            f'{first}v0,v0,"v0\n{rest}'
+        ),
+        "and no text": lambda: Path(site.settings.source).write_bytes(
+            f'{first}v0,v0,"v0\n'.encode() + b"\xff" + rest.encode()
+        ),
         "empty": lambda: Path(site.settings.source).write_text(""),
         "no such column": lambda: Path(site.settings.source).write_text("a0,a1\nv0,v1\n"),
         "missing": Path(site.settings.source).unlink,

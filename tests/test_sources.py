@@ -205,7 +205,7 @@ def failure(stored: object, kind: type[HeterofedsynError] = DataError) -> str:
         (b'a,b\n"secret,2\n1,2\n', "cells but the header has 2"),
         (b"a,a\n1,2\n", "two columns are named 'a'"),
         (b"a;b\n1;2\n", "separated by ';'"),
-        (b"a,b\n" + b"secret" * 2_000_000 + b",1\n", "longer than"),
+        (b"a,b\n" + b"secret" * 2_000_000 + b",1\n", "too long to be read"),
         (b'a,b\n1,2\n1,"secret\n1,2\n1,2\n', "row 3 (the header is row 1) has a quote that is not"),
         (b'a,b\n1,"secret\n1,""\n\n', "row 2 (the header is row 1) has a quote that is not"),
         (b'a,b\n1,"x"\n2,"secret', "row 3 (the header is row 1) has a quote that is not"),
@@ -213,7 +213,10 @@ def failure(stored: object, kind: type[HeterofedsynError] = DataError) -> str:
         (b'a,b\n1,"secret""', "row 2 (the header is row 1) has a quote that is not"),
         (b'a,b\r\n1,"', "row 2 (the header is row 1) has a quote that is not"),
         (b'a\r"secret', "row 2 (the header is row 1) has a quote that is not"),
-        (b"a,b\n" + b"1,2\n" * 900_000 + b'1,"secret' + b"1,2\n" * 3_000_000, "longer than"),
+        (
+            b"a,b\n" + b"1,2\n" * 900_000 + b'1,"secret' + b"1,2\n" * 3_000_000,
+            "too long to be read",
+        ),
     ],
 )
 def test_a_bad_csv_is_named_and_its_rows_are_not_quoted(

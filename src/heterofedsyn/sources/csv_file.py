@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
 from heterofedsyn.errors import DataError
 from heterofedsyn.sources.source import Source, check_names
 
 _BLOCK_BYTES = 2 << 20
-"""Of the file, parsed at once; also the longest row. pyarrow reads up to 32 blocks ahead."""
+"""Of the file, parsed at once; a row may reach into a second block. pyarrow reads 32 ahead."""
+
+_NO_TEXT = "\ufdd0"
+"""Stands for a byte that is no text; Unicode promises that no text holds this letter."""
+
+_MARK = "heterofedsyn-mark"
+codecs.register_error(_MARK, lambda error: (_NO_TEXT, error.end))  # type: ignore[attr-defined]
 
 _RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
-_TROUBLES = (pa.ArrowException, OSError, UnicodeDecodeError)
+_TROUBLES = (pa.ArrowException, OSError)
 _BAD_TEXT = re.compile(r"(?:Row #(\d+): )?CSV conversion error to string: invalid UTF8")
 
 
@@ -37,10 +47,12 @@ class CsvSource(Source):
         """The file, after reading its header."""
         try:
             # Only the header is looked at; whoever reads the rows hears what is wrong with them.
-            with _reader(path, {}, lambda row: "skip") as reader:
+            with _reader(path, {}, _Skipping().mark, lambda row: "skip") as reader:
                 names = reader.schema.names
         except _TROUBLES as error:
             raise DataError(f"{path}: {_explain(error, 0)}") from None
+        if any(_NO_TEXT in name for name in names):
+            raise DataError(f"{path}: the header is not UTF-8; save the file as UTF-8")
         if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
             raise DataError(
                 f"{path}: found one column, whose cells seem to be separated by "
@@ -63,60 +75,77 @@ class CsvSource(Source):
         return replace(self, say=say)
 
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return self._strictly(columns) if self.say is None else self._readable(columns, self.say)
-
-    def _readable(
-        self, columns: Sequence[str], say: Callable[[str], None]
-    ) -> Iterator[pa.RecordBatch]:
-        """Rows that can be read; whether one can be depends on it alone."""
-        left_out = 0
-
-        def leave_out(row: object) -> str:
-            nonlocal left_out
-            left_out += 1
-            return "skip"
-
-        rows = 1  # the header is a row
-        try:
-            with _reader(self.path, dict.fromkeys(columns, pa.binary()), leave_out) as reader:
-                for batch in reader:
-                    rows += batch.num_rows
-                    texts = _decoded(batch)
-                    left_out += batch.num_rows - texts.num_rows
-                    yield texts
-        except _TROUBLES as error:
-            raise DataError(f"{self.path}: {_explain(error, rows)}") from None
-        if left_out:
-            say(f"{self.path}: {left_out:,} rows cannot be read and are left out")
-
-    def _strictly(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        rows, last = 1, pa.scalar("")  # the header is a row
+        rows, last = 1, b""  # the header is a row
+        skipping = None if self.say is None else _Skipping()
+        how = (None, None) if skipping is None else (skipping.mark, skipping.unfit)
         # The last cell of the file shows whether a quote was left open, whatever its bytes.
         kinds = {self.header[-1]: pa.binary()} | dict.fromkeys(columns, pa.string())
         try:
-            with _reader(self.path, kinds) as reader:
+            with _reader(self.path, kinds, *how) as reader:
                 for batch in reader:
                     if batch.num_rows:
                         rows += batch.num_rows
-                        last = batch.column(self.header[-1])[-1]
-                        yield batch.select(list(columns))
-            before = b"," if len(self.header) > 1 else b"\r\n"
-            if rows > 1 and _is_open(self.path, last.cast(pa.binary()).as_py(), before):
+                        last = batch.column(self.header[-1])[-1].cast(pa.binary()).as_py()
+                        wanted = batch.select(list(columns))
+                        yield wanted if skipping is None else skipping.readable(wanted)
+            # An open quote in the last row takes no other row with it, unless it spans lines.
+            if rows > 1 and (skipping is None or _spans_lines(last)) and self._is_open(last):
                 raise DataError(
                     f"{self.path}: {_row(str(rows))} has a quote that is not closed, so that it "
                     "runs to the end of the file; close it"
                 )
         except _TROUBLES as error:
             raise DataError(f"{self.path}: {_explain(error, rows)}") from None
+        if self.say is not None and skipping is not None and skipping.rows:
+            self.say(f"{self.path}: {skipping.rows:,} rows cannot be read and are left out")
+
+    def _is_open(self, cell: bytes) -> bool:
+        """Whether the file ends with its last cell after an opening quote, and no closing one."""
+        before = b"," if len(self.header) > 1 else b"\r\n"
+        if cell and not cell.strip(b"\r\n") and before != b",":  # its end may be a line's end
+            return False
+        opened = _marked(b'"' + cell.replace(b'"', b'""'))
+        tail = _marked(_last_bytes(self.path, 1 + len(opened)))
+        return tail.endswith(opened) and tail[: -len(opened)][-1:] in before
 
 
-def _is_open(path: Path, cell: bytes, before: bytes) -> bool:
-    """Whether a file ends with its last cell after an opening quote, and no closing one."""
-    if cell and not cell.strip(b"\r\n") and before != b",":  # its end may be the end of a line
-        return False
-    opened = b'"' + cell.replace(b'"', b'""')
-    tail = _last_bytes(path, 1 + len(opened))
-    return tail[:1] in before and tail[1:] == opened
+class _Skipping:
+    """Leaves out rows that cannot be read; whether one can be depends on it alone."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")(_MARK)
+        self._found = False
+
+    def mark(self, block: bytes) -> bytes:
+        """A block of the file with a mark for every byte that is no text."""
+        text = self._decoder.decode(block, final=not block)
+        self._found = self._found or _NO_TEXT in text
+        return text.encode()
+
+    def unfit(self, row: Any) -> str:
+        """What to do about a row with another number of cells."""
+        if _spans_lines(row.text.encode()):
+            return "error"  # its quote may have taken other rows
+        self.rows += 1
+        return "skip"
+
+    def readable(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch without a mark."""
+        if not self._found:
+            return batch
+        marked = (pc.match_substring(column, _NO_TEXT) for column in batch.columns)
+        kept = batch.filter(pc.invert(reduce(pc.or_, marked)))
+        self.rows += batch.num_rows - kept.num_rows
+        return kept
+
+
+def _spans_lines(text: bytes) -> bool:
+    return len(text.rstrip(b"\r\n").splitlines()) > 1
+
+
+def _marked(data: bytes) -> bytes:
+    return data.decode(errors=_MARK).encode()
 
 
 def _last_bytes(path: Path, many: int) -> bytes:
@@ -135,37 +164,18 @@ def _is_packed(path: Path) -> bool:
     return path.name.lower().endswith(".gz")
 
 
-def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows of a batch of bytes whose cells are all UTF-8, as text."""
-    try:
-        return _as_text(batch)
-    except pa.ArrowInvalid:
-        cells = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        return _as_text(batch.filter(pa.array([all(map(_is_utf8, row)) for row in cells])))
-
-
-def _as_text(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return pa.record_batch([c.cast(pa.string()) for c in batch.columns], batch.schema.names)
-
-
-def _is_utf8(cell: bytes) -> bool:
-    try:
-        cell.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def _reader(
     path: Path,
     kinds: dict[str, pa.DataType],
-    unreadable: Callable[[object], str] | None = None,
+    mark: Callable[[bytes], bytes] | None,
+    unfit: Callable[[Any], str] | None,
 ) -> csv.CSVStreamingReader:
+    stream = pa.input_stream(path, compression="gzip" if _is_packed(path) else None)
     return csv.open_csv(
-        pa.input_stream(path, compression="gzip" if _is_packed(path) else None),
+        stream if mark is None else pa.TransformInputStream(stream, mark),
         # Without threads pyarrow knows the number of a row that it cannot read.
         read_options=csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-        parse_options=csv.ParseOptions(newlines_in_values=True, invalid_row_handler=unreadable),
+        parse_options=csv.ParseOptions(newlines_in_values=True, invalid_row_handler=unfit),
         convert_options=csv.ConvertOptions(
             column_types=kinds,
             include_columns=list(kinds),
@@ -183,17 +193,12 @@ def _explain(error: Exception, rows: int) -> str:
             f"{_row(row)} has {cells} cells but the header has {expected}; "
             "add the missing commas, put cells that hold commas in quotes, or close a quote"
         )
-    if isinstance(error, UnicodeDecodeError):
-        return "the header is not UTF-8; save the file as UTF-8"
     if found := _BAD_TEXT.search(message):
         return f"{_row(found.group(1))} is not UTF-8; save the file as UTF-8"
     if "Empty CSV" in message:
         return "the file is empty, or its header does not end with a line break; add a header"
     if "straddling" in message:
-        return (
-            f"a row{_after(rows)} is longer than {_BLOCK_BYTES:,} bytes; "
-            "look for a quote that is not closed"
-        )
+        return f"a row{_after(rows)} is too long to be read; look for a quote that is not closed"
     if isinstance(error, FileNotFoundError):
         return "the file is gone; check the path"
     if isinstance(error, PermissionError):
