@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -358,6 +359,40 @@ def test_damaged_text_does_not_fit_and_does_not_fail() -> None:
         CategoricalColumn("x", ("0", "1")),
     ):
         assert codes_of(column, array) == [None, 1]
+
+
+@given(st.data())
+def test_a_decimal_of_any_precision_is_read_or_does_not_fit(data: st.DataObject) -> None:
+    precision = data.draw(st.integers(1, 38))
+    scale = data.draw(st.integers(-10, precision))
+    digits = data.draw(
+        st.lists(st.integers(1 - 10**precision, 10**precision - 1), min_size=1, max_size=5)
+    )
+    kind = pa.decimal128(precision, scale)
+    # Strings of bits, for Python's decimals know no negative scale without an exponent.
+    raw = b"".join(number.to_bytes(16, "little", signed=True) for number in digits)
+    array = pa.Array.from_buffers(kind, len(digits), [None, pa.py_buffer(raw)])
+    values = [Fraction(number) / Fraction(10) ** scale for number in digits]
+    whole = [code is not None for code in codes_of(IntegerColumn("x", 0, 9), array)]
+    assert whole == [value.denominator == 1 for value in values]
+    expected = [min(max(int(value), 0), 9) for value in values if value.denominator == 1]
+    assert [c for c in codes_of(IntegerColumn("x", 0, 9), array) if c is not None] == expected
+    assert None not in codes_of(NumberColumn("x", 0, 9), array)
+
+
+def test_a_truth_value_is_no_number_whatever_the_source() -> None:
+    for column in (IntegerColumn("x", 0, 1), NumberColumn("x", 0, 1)):
+        assert codes_of(column, [True, False]) == [None, None]
+        assert codes_of(column, ["true", "False"]) == [None, None]
+
+
+def test_the_text_of_a_moment_does_not_depend_on_its_unit() -> None:
+    column = CategoricalColumn("x", ("2025-01-01 03:00:00", "2025-01-01 00:00:00.25"))
+    whole, part = datetime(2025, 1, 1, 3), datetime(2025, 1, 1, 0, 0, 0, 250_000)
+    for unit in ("s", "ms", "us", "ns"):
+        assert codes_of(column, [whole], pa.timestamp(unit)) == [0]
+    for unit in ("ms", "us", "ns"):
+        assert codes_of(column, [whole, part], pa.timestamp(unit)) == [0, 1]
 
 
 def test_output_types_are_those_of_the_schema() -> None:

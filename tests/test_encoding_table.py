@@ -130,6 +130,16 @@ def test_one_person_is_one_unit_however_the_id_is_written() -> None:
         assert encode(SCHEMA, [*batches, more], unit="person").table.rows == 1
 
 
+def test_an_id_that_is_no_text_is_nobodys_and_fails_nobody() -> None:
+    offsets, letters = pa.py_buffer(np.array([0, 2, 3], np.int32)), pa.py_buffer(b"\xff\xfe1")
+    ids = pa.Array.from_buffers(pa.string(), 2, [None, offsets, letters])
+    rows = batch(person=["", ""], age=[1, 2], ward=["a"] * 2, alive=[True] * 2)
+    for array in (ids, ids.dictionary_encode()):
+        encoded = encode(SCHEMA, [rows.set_column(0, "person", array)], unit="person")
+        assert encoded.table.codes[0].tolist() == [2]
+        assert encoded.misfits == {"person": 1}
+
+
 def test_a_unit_column_of_the_schema_is_counted_once() -> None:
     encoded = encode(
         SCHEMA, [batch(age=[None, 5, 5], ward=["a"] * 3, alive=[None] * 3)], unit="age"

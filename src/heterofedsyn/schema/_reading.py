@@ -22,6 +22,7 @@ _DIGITS = 18  # any integer of so many digits fits into 64 bits
 _SIGNED = r"^[+-]?[0-9]{1,38}$"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:inf|infinity)$|^(?i:nan)$"
 _WHOLE_DECIMAL = r"^(-?(?:0|[1-9][0-9]*))\.0*$"
+_FRACTION = r"(?:\.0+|(\.[0-9]*[1-9])0+)$"
 _ISO = (
     r"^(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
     r"(?:[Tt ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,][0-9]+)?)?"
@@ -60,6 +61,8 @@ def plain(array: pa.Array) -> pa.Array:
         return _halves().take(array.view(pa.uint16()))
     if pa.types.is_float32(array.type):
         return array.cast(pa.string()).cast(pa.float64())
+    if pa.types.is_decimal(array.type) and array.type.scale < 0:
+        return array.cast(pa.decimal256(76, 0))
     if pa.types.is_decimal(array.type) and array.type.bit_width < 128:
         return array.cast(pa.decimal128(38, array.type.scale))
     return array
@@ -109,9 +112,11 @@ def whole_numbers(array: pa.Array) -> Cells:
 
 def booleans(array: pa.Array) -> Cells:
     """Truth values as 0 and 1; true and false in any case, or the numbers 1 and 0."""
+    if pa.types.is_boolean(array.type):
+        missing = mask(array.is_null())
+        return Cells(mask(array).astype(np.int64), missing, ~missing)
     if not is_text(array.type):
-        cells = numbers(array)
-        return _zeros_and_ones(cells)
+        return _zeros_and_ones(numbers(array))
     text = pc.ascii_lower(pc.ascii_trim_whitespace(array))
     cells = _zeros_and_ones(_numbers_of_text(text))
     true, false = (mask(pc.equal(text, word)) for word in ("true", "false"))
@@ -137,15 +142,22 @@ def seconds(array: pa.Array) -> Cells:
 def has_words(kind: pa.DataType) -> bool:
     """Whether values of this type can be told apart by a text."""
     naive = pa.types.is_timestamp(kind) and kind.tz is None
-    return is_text(kind) or _is_numeric(kind) or bool(pa.types.is_date(kind)) or naive
+    known = pa.types.is_boolean(kind) or pa.types.is_date(kind) or naive
+    return is_text(kind) or _is_numeric(kind) or bool(known)
 
 
 def words(array: pa.Array) -> pa.Array:
-    """The text of each value; `True` is "True", 2.0 is "2", and NaN is null."""
+    """The text of each value; `True` is "True", 2.0 is "2", and NaN is null.
+
+    A moment is what its text is in seconds, with as many digits after the point as it needs.
+    """
     if is_text(array.type):
         return array
     if pa.types.is_boolean(array.type):
         return pc.if_else(array, "True", "False")
+    if pa.types.is_timestamp(array.type):
+        text = array.cast(pa.string())
+        return pc.replace_substring_regex(text, pattern=_FRACTION, replacement=r"\1")
     if not pa.types.is_floating(array.type):
         return array.cast(pa.string())
     values = array.cast(pa.float64())
@@ -158,6 +170,24 @@ def words(array: pa.Array) -> pa.Array:
 def integer_form(text: pa.Array) -> pa.Array:
     """Whole decimals without their point: "2.0" is "2"; other text as it is."""
     return pc.replace_substring_regex(text, pattern=_WHOLE_DECIMAL, replacement=r"\1")
+
+
+def only_text(array: pa.Array) -> pa.Array:
+    """The same texts; null where the bytes are no text, which not every reader looks at."""
+    try:
+        array.cast(pa.large_binary()).cast(pa.large_string())
+    except pa.ArrowInvalid:
+        cells = array.cast(pa.large_binary()).to_pylist()
+        return pc.if_else(pa.array([cell is None or _is_utf8(cell) for cell in cells]), array, None)
+    return array
+
+
+def _is_utf8(cell: bytes) -> bool:
+    try:
+        cell.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def positions(text: pa.Array, among: tuple[str, ...]) -> Integers:
@@ -180,10 +210,7 @@ def is_empty(text: pa.Array) -> Mask:
 
 def _is_numeric(kind: pa.DataType) -> bool:
     return bool(
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_boolean(kind)
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     )
 
 
@@ -200,11 +227,11 @@ def _zeros_and_ones(cells: Cells) -> Cells:
 
 def _whole_decimals(array: pa.Array) -> Cells:
     kind = array.type
-    if kind.precision == kind.scale:  # no place before the point, so no room for `floor`
+    if kind.precision == kind.scale:  # no place before the point, so no room for `trunc`
         cells = numbers(array)
         return Cells(_to_int64(cells.values), cells.missing, cells.read & (cells.values == 0))
     missing = mask(array.is_null())
-    whole = mask(pc.equal(pc.floor(array), array))
+    whole = mask(pc.equal(pc.trunc(array), array))
     rounded = pc.fill_null(array.cast(pa.float64()), 0.0).to_numpy()
     values = _to_int64(rounded)
     exact = np.abs(rounded) < 2.0**63

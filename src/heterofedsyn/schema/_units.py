@@ -27,7 +27,8 @@ def identify(array: pa.Array, name: str) -> tuple[pa.DictionaryArray, _reading.M
     values = _reading.plain(array.dictionary)
     if not _reading.has_words(values.type):
         values = _unsuitable(values, name)
-    texts = pc.utf8_trim_whitespace(_reading.words(values).cast(pa.large_string()))
+    texts = _reading.only_text(_reading.words(values).cast(pa.large_string()))
+    texts = pc.utf8_trim_whitespace(texts)
     texts = pc.utf8_normalize(_reading.integer_form(texts), form="NFC")
     texts = pc.replace_substring_regex(texts, pattern=_TRAILING_ZEROS, replacement=r"\1")
     texts = pc.fill_null(texts, "")
