@@ -173,7 +173,7 @@ def test_a_query_may_not_write(database: Server) -> None:
             "does not fit",
         ),
         ("SELECT age + name AS x FROM people", "not right"),
-        ("SELECT age, age FROM people", "two columns are named 'age'"),
+        ("SELECT age, age FROM people", "columns 1 and 2 have the same name"),
         ("SELECT pg_sleep(5), 1 AS x", "statement_timeout"),
         (
             "SELECT age, CASE WHEN age > 200000 THEN pg_sleep(5) END AS x FROM people",

@@ -322,7 +322,7 @@ def test_an_agent_answers_from_spark_as_from_a_file(cluster: SparkSession, tmp_p
         ("spark:nowhere.at.all", "spark:nowhere.at.all: there is no such table"),
         ("spark:SELEC 'secret'", "the Spark query: not a table or a query"),
         ("spark:SELECT 'secret', nothing FROM range(3)", "names a column that is not there"),
-        ("spark:SELECT id, id FROM range(3)", "two columns are named 'id'"),
+        ("spark:SELECT id, id FROM range(3)", "columns 1 and 2 have the same name"),
     ],
 )
 def test_a_wrong_location_is_refused_in_one_line(

@@ -6,7 +6,9 @@ import codecs
 import gzip
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -50,7 +52,7 @@ class CsvSource(Source):
             with _reader(path, {}, _Skipping().mark, lambda row: "skip") as reader:
                 names = reader.schema.names
         except _TROUBLES as error:
-            raise DataError(f"{path}: {_explain(error, 0)}") from None
+            raise DataError(f"{path}: {_explain(path, error, 0)}") from None
         if any(_NO_TEXT in name for name in names):
             raise DataError(f"{path}: the header is not UTF-8; save the file as UTF-8")
         if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
@@ -69,6 +71,15 @@ class CsvSource(Source):
     def columns(self) -> tuple[str, ...]:
         """The header."""
         return self.header
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Refuses to go on without these columns; a first row without any is not repeated."""
+        if columns and not {*columns} & {*self.header}:
+            raise DataError(
+                f"{self.path}: none of the {len(columns)} columns asked for is in its first row; "
+                "put their names there"
+            )
+        super().check(columns)
 
     def forgiving(self, say: Callable[[str], None]) -> CsvSource:
         """The same file; rows with other than the header's cells, or not in UTF-8, are left out."""
@@ -95,7 +106,7 @@ class CsvSource(Source):
                     "runs to the end of the file; close it"
                 )
         except _TROUBLES as error:
-            raise DataError(f"{self.path}: {_explain(error, rows)}") from None
+            raise DataError(f"{self.path}: {_explain(self.path, error, rows)}") from None
         if self.say is not None and skipping is not None and skipping.rows:
             self.say(f"{self.path}: {skipping.rows:,} rows cannot be read and are left out")
 
@@ -184,7 +195,7 @@ def _reader(
     )
 
 
-def _explain(error: Exception, rows: int) -> str:
+def _explain(path: Path, error: Exception, rows: int) -> str:
     """Our own words for pyarrow's errors, which quote the row; so many rows were read before."""
     message = str(error)
     if found := _RAGGED.search(message):
@@ -198,18 +209,25 @@ def _explain(error: Exception, rows: int) -> str:
     if "Empty CSV" in message:
         return "the file is empty, or its header does not end with a line break; add a header"
     if "straddling" in message:
-        return f"a row{_after(rows)} is too long to be read; look for a quote that is not closed"
+        after = f" after row {rows} (the header is row 1)" if rows else ""
+        return f"a row{after} is too long to be read; look for a quote that is not closed"
     if isinstance(error, FileNotFoundError):
         return "the file is gone; check the path"
     if isinstance(error, PermissionError):
         return "reading it is not permitted; ask for access"
     if isinstance(error, OSError):
-        return f"the file is damaged or cut short{_after(rows)}; make it again"
+        whole = f" after line {_whole_lines(path)}" if _is_packed(path) else ""
+        return f"the file is damaged or cut short{whole}; make it again"
     return "not a readable CSV file; save it again as CSV in UTF-8"
 
 
-def _after(rows: int) -> str:
-    return f" after row {rows} (the header is row 1)" if rows else ""
+def _whole_lines(path: Path) -> int:
+    """How many lines of a packed file can be read before it breaks off."""
+    lines = 0
+    with suppress(OSError, EOFError, zlib.error), gzip.open(path) as file:
+        while block := file.read1(_BLOCK_BYTES):
+            lines += block.count(b"\n")
+    return lines
 
 
 def _row(number: str | None) -> str:

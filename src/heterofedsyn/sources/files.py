@@ -7,7 +7,7 @@ from pathlib import Path
 
 from heterofedsyn.errors import DataError, UsageError
 from heterofedsyn.sources.csv_file import CsvSource
-from heterofedsyn.sources.location import is_visible, matches, root_of
+from heterofedsyn.sources.location import files_below, matches, root_of
 from heterofedsyn.sources.parquet_file import ParquetSource
 from heterofedsyn.sources.source import Source
 
@@ -18,31 +18,34 @@ _PARQUET = (".parquet", ".pq")
 def open_file(text: str) -> Source:
     """The rows of a file, of a folder of Parquet files, or of a glob of them."""
     path = Path(text)
-    if path.is_dir():
-        parts = sorted(found for found in path.rglob("*") if _is_part(found, path))
-        return _open_many(text, parts, path)
-    if not path.exists():
+    try:
+        is_folder, is_there = path.is_dir(), path.exists()
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}; check the path, or ask for access") from None
+    if is_folder:
+        found = files_below(path, ["**", "*"])
+        return _open_many(text, [part for part in found if _is_parquet(part)], path)
+    if not is_there:
         if not has_magic(text):
             raise DataError(f"{path}: there is no such file; check the path")
         return _open_many(text, matches(text), root_of(text))
     if path.name.lower().endswith(_CSV):
         return CsvSource.open(path)
-    if path.name.lower().endswith(_PARQUET):
+    if _is_parquet(path):
         return ParquetSource.open(text, [path])
     raise UsageError(
         f"{path}: cannot read this kind of file; use .csv, .csv.gz, .parquet or a database"
     )
 
 
-def _is_part(path: Path, folder: Path) -> bool:
-    """Whether a file of a folder holds rows."""
-    return path.name.lower().endswith(_PARQUET) and is_visible(path, folder) and path.is_file()
+def _is_parquet(path: Path) -> bool:
+    return path.name.lower().endswith(_PARQUET)
 
 
 def _open_many(text: str, paths: list[Path], root: Path) -> Source:
     if not paths:
         raise DataError(f"{text}: no .parquet file is there; check the path")
-    other = [path for path in paths if not path.name.lower().endswith(_PARQUET)]
+    other = [path for path in paths if not _is_parquet(path)]
     if other:
         raise UsageError(
             f"{text}: a glob reads .parquet files only, and {other[0].name} is none; "

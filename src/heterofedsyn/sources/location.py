@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from glob import has_magic
 from itertools import takewhile
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-from heterofedsyn.errors import UsageError
+from heterofedsyn.errors import DataError, UsageError
 
 NO_PASSWORD = (
     "a location holds no password, for it is logged and kept in files; leave it out and give it by "
@@ -49,7 +50,7 @@ class Location:
 
     Attributes:
         kind: which opener reads it: file, duckdb, postgresql or spark.
-        name: what messages call it; no user, parameter or query is in it.
+        name: what messages call it, a path as it was given; no user, parameter or query is in it.
         place: a path, what a driver connects to, or a table of Spark.
         query: SQL that gives the rows, or nothing where the place does.
     """
@@ -88,10 +89,19 @@ def _parsed(text: str) -> Location:
         )
     path, _, query = text.partition("#")
     if path.lower().endswith(_DATABASE_FILES):
-        _check_path(path)
-        return Location("duckdb", path, path, _query(path, query))
+        return _database_file(path, query)
     _check_path(text)
-    return Location("file", text, text)
+    return Location("file", text, _expanded(text))
+
+
+def _database_file(path: str, query: str) -> Location:
+    _check_path(path)
+    return Location("duckdb", path, _expanded(path), _query(path, query))
+
+
+def _expanded(path: str) -> str:
+    """A path with the folder of a user that `~` stands for, if there is such a user."""
+    return os.path.expanduser(path)  # noqa: PTH111
 
 
 def _check_path(text: str) -> None:
@@ -143,10 +153,10 @@ def anchored(text: str) -> str:
     location = parse(text)
     if file_of(text) is None:
         return text
-    place = os.path.abspath(Path(location.place).expanduser())  # noqa: PTH100
+    place = os.path.abspath(location.place)  # noqa: PTH100
     if not location.query:
         return place
-    scheme, _, query = text.partition(location.place + "#")
+    scheme, _, query = text.partition(location.name + "#")
     return f"{scheme}{place}#{query}"
 
 
@@ -165,13 +175,62 @@ def split_name(text: str) -> tuple[str | None, str]:
 
 
 def matches(text: str) -> list[Path]:
-    """The files that a glob finds, in order; none for a text without wildcards."""
-    pattern = Path(text)
+    """The files that a glob finds, in order; none for a text without wildcards.
+
+    Raises:
+        DataError: a folder may not be looked into, or a link leads nowhere.
+    """
     if not has_magic(text):
         return []
-    found = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
     root = root_of(text)
-    return sorted(path for path in found if path.is_file() and is_visible(path, root))
+    return files_below(root, Path(text).relative_to(root).parts)
+
+
+def files_below(root: Path, parts: Sequence[str]) -> list[Path]:
+    """The files below a folder whose path has these parts, in order; links are followed.
+
+    Python's own globs pass over folders that may not be read and over links to folders, and rows
+    would be missing without a word. What starts with a dot or an underscore is left out.
+
+    Args:
+        parts: names with wildcards; `**` stands for any number of folders.
+
+    Raises:
+        DataError: a folder may not be looked into, or a link leads nowhere.
+    """
+    return sorted({*_files(root, tuple(parts), (os.path.realpath(root),))})
+
+
+def _files(folder: Path, parts: tuple[str, ...], above: tuple[str, ...]) -> Iterator[Path]:
+    first, rest = parts[0], parts[1:]
+    if first == "**":
+        yield from _files(folder, rest or ("*",), above)
+    for path in _listed(folder):
+        if first != "**" and not fnmatchcase(path.name, first):
+            continue
+        if path.is_dir():
+            real = os.path.realpath(path)
+            if first == "**" and real not in above:  # a link may lead back
+                yield from _files(path, parts, (*above, real))
+            elif first != "**" and rest:
+                yield from _files(path, rest, (*above, real))
+        elif first != "**" and not rest:
+            if not path.exists():
+                raise DataError(f"{path}: the link leads nowhere; mend or remove it")
+            yield path
+
+
+def _listed(folder: Path) -> list[Path]:
+    """What is in a folder and meant for readers: writers hide what they have not finished."""
+    try:
+        return [path for path in folder.iterdir() if not path.name.startswith((".", "_"))]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise DataError(
+            f"{folder}: looking into this folder failed: {error.strerror}; ask for access, or name "
+            "files outside it"
+        ) from None
 
 
 def root_of(text: str) -> Path:
@@ -183,21 +242,11 @@ def root_of(text: str) -> Path:
     return Path(*takewhile(lambda part: not has_magic(part), Path(text).parts))
 
 
-def is_visible(path: Path, root: Path) -> bool:
-    """Whether neither a file nor a folder between it and the root is hidden or a writer's note.
-
-    >>> is_visible(Path("lake/_temporary/0/x.parquet"), Path("lake"))
-    False
-    """
-    return not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)
-
-
 def _duckdb(text: str) -> Location:
     path, _, query = text.partition(":")[2].partition("#")
     if not path:
         raise UsageError("duckdb: needs the path of a file; write duckdb:lake.db#TABLE")
-    _check_path(path)
-    return Location("duckdb", path, path, _query(path, query))
+    return _database_file(path, query)
 
 
 def _postgresql(text: str) -> Location:

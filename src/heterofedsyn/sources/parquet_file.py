@@ -16,6 +16,7 @@ from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _BUFFER_BYTES = 1 << 20
+_DICTIONARY_BYTES = 1 << 21
 _DAMAGED = "not a Parquet file, or damaged or cut short; make it again"
 
 
@@ -23,7 +24,7 @@ _DAMAGED = "not a Parquet file, or damaged or cut short; make it again"
 class ParquetSource(Source):
     """Parquet files, one after the other; the first says which columns there are.
 
-    Text is read as dictionaries, so that each distinct value is seen once.
+    Text that repeats is read as dictionaries, so that each distinct value is seen once.
     """
 
     text: str
@@ -58,6 +59,7 @@ class ParquetSource(Source):
         for path in self.paths:
             with _one_line(path):
                 schema = pq.read_schema(path)
+            check_names(str(path), schema.names)
             outside = _in_folders(path, self.root)
             for column in columns:
                 if column not in schema.names and column not in outside:
@@ -91,10 +93,12 @@ def _same(text: str | None, batch: pa.RecordBatch) -> pa.Array:
 def _batches_of(path: Path, schema: pa.Schema, columns: list[str]) -> Iterator[pa.RecordBatch]:
     texts = [name for name in columns if _is_text(schema.field(name).type)]
     with _one_line(path):
+        footer = pq.read_metadata(path)
         # A small buffer instead of whole row groups: memory does not grow with their size.
         file = pq.ParquetFile(
             path,
-            read_dictionary=texts,
+            metadata=footer,
+            read_dictionary=_repeating(footer, texts),
             pre_buffer=False,
             buffer_size=_BUFFER_BYTES,
             page_checksum_verification=True,
@@ -115,6 +119,20 @@ def _batches_of(path: Path, schema: pa.Schema, columns: list[str]) -> Iterator[p
                 return
             done += batch.num_rows
             yield batch
+
+
+def _repeating(footer: pq.FileMetaData, texts: list[str]) -> list[str]:
+    """Those columns of text that the file holds as dictionaries, to be read as such.
+
+    Where values hardly repeat, a dictionary would grow with the row group. A number of two bytes
+    for each value is all that one of any use to a schema takes, beside the dictionary itself.
+    """
+    large = set()
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            if chunk.total_uncompressed_size > 2 * chunk.num_values + _DICTIONARY_BYTES:
+                large.add(chunk.path_in_schema)
+    return [name for name in texts if name not in large]
 
 
 def _damaged_group(file: pq.ParquetFile, columns: list[str], done: int) -> int:

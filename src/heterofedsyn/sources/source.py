@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -118,8 +117,14 @@ OPENERS: dict[str, Callable[[Location], Source]] = {
 
 
 def check_names(source: str, columns: Sequence[str]) -> tuple[str, ...]:
-    """The names of a table's columns, each of them once."""
-    for column, times in Counter(columns).items():
-        if times > 1:
-            raise DataError(f"{source}: two columns are named {column!r}; rename one of them")
+    """The names of a table's columns, each of them once.
+
+    They are not repeated: in a file without a header they are the values of a row.
+    """
+    place: dict[str, int] = {}
+    for number, column in enumerate(columns, 1):
+        if place.setdefault(column, number) < number:
+            raise DataError(
+                f"{source}: its columns {place[column]} and {number} have the same name; rename one"
+            )
     return tuple(columns)
