@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -10,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heterofedsyn import marginals
-from heterofedsyn._arrays import stream
+from heterofedsyn._arrays import Integers, stream
 from heterofedsyn.errors import UsageError
 from heterofedsyn.marginals import TableCounts, count_pairs
-from heterofedsyn.marginals.counts import whole
+from heterofedsyn.marginals.counts import View, count_views, whole
 from heterofedsyn.marginals.cover import cover
 from heterofedsyn.schema import Domain, EncodedTable
 from support import dependent_table, tables
@@ -55,6 +56,30 @@ def test_a_thousand_columns_are_covered_by_triples() -> None:
     pairs = tuple((a, b) for b in range(1_000) for a in range(b))
     groups = cover(pairs, (10,) * 1_000, 10**6)
     assert sum(len(group) == 3 for group in groups) * 3 > 0.7 * len(pairs)
+
+
+@pytest.mark.parametrize("rows", [0, 5, 400])
+def test_many_maps_of_one_pair_take_few_passes_and_count_the_same(rows: int) -> None:
+    asked: list[View] = []
+
+    class Watched(TableCounts):
+        def _count(self, views: Sequence[View]) -> list[Integers]:
+            asked.extend(views)
+            return super()._count(views)
+
+    table = dependent_table(Domain(("a", "b", "c"), (4, 5, 3)), rows)
+    rng = np.random.default_rng(rows)
+    maps = [(rng.integers(0, 3, 4), rng.integers(0, 2, 5)) for _ in range(40)]
+    views: list[View] = [
+        (("a", tuple(map(int, one))), ("b", tuple(map(int, other)) if number % 3 else None))
+        for number, (one, other) in enumerate(maps)
+    ]
+    views += [whole(("b", "c")), whole(("a",)), (("c", (0, 0, 1)),)]
+    counts = Watched(table)
+    counts.prepare(views)
+    assert len(asked) == (4 if rows == 400 else len({*views}))
+    for view in views:
+        assert np.array_equal(counts.of(view), count_views([table], [view], table.domain)[0])
 
 
 @given(tables(most_rows=100))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -11,12 +12,19 @@ import numpy as np
 from heterofedsyn._arrays import Integers, frozen
 from heterofedsyn.marginals.counting import Marginal, PairTables, count_single
 from heterofedsyn.schema import Clique, Domain, EncodedTable
+from heterofedsyn.schema.table import code_type
 
 _MOST_KEPT = 2**25
 """Cells of exact counts, and what their keys weigh, kept for later queries: 256 MiB."""
 
 _CELLS_PER_GROUP_NUMBER = 5
 """What a number in the map of a key weighs: up to 40 bytes, its object and a reference to it."""
+
+_MOST_MAPS = 4
+"""Views of one clique that are counted each by itself."""
+
+_MOST_WHOLE_CELLS = 2**24
+"""Of tables from which views are added up: 128 MiB."""
 
 _MOST_COPIED = 2**28
 """Bytes of mapped codes that are made for one pass."""
@@ -31,6 +39,11 @@ View: TypeAlias = tuple[Side, ...]
 def whole(clique: Clique) -> View:
     """The view of a clique with all its values."""
     return tuple((name, None) for name in clique)
+
+
+def clique_of(view: View) -> Clique:
+    """The attributes of a view."""
+    return tuple(name for name, _ in view)
 
 
 def shape(view: View, domain: Domain) -> tuple[int, ...]:
@@ -57,11 +70,34 @@ class Counts(ABC):
             self._kept.clear()
             self._weight = 0
         missing = [view for view in dict.fromkeys(views) if view not in self._kept]
-        for view, counts in zip(missing, self._count(missing) if missing else (), strict=True):
+        for view, counts in self._found(missing).items():
             # A hub chooses the maps, and pays next to nothing for long ones.
             numbers = sum(len(groups) for _, groups in view if groups is not None)
             self._kept[view] = frozen(counts)
             self._weight += counts.size + _CELLS_PER_GROUP_NUMBER * numbers
+
+    def _found(self, views: Sequence[View]) -> dict[View, Integers]:
+        """The counts of each view; those of a clique with many maps are added up from its table.
+
+        A hub pays next to nothing for a map, and each would cost a pass over the rows.
+        """
+        cliques = Counter(clique_of(view) for view in views)
+        often: set[Clique] = set()
+        room = _MOST_WHOLE_CELLS
+        for clique, times in cliques.items():
+            cells = self.domain.cells(clique)
+            if times > _MOST_MAPS and cells <= min(room, max(self.rows, 1)):
+                often.add(clique)
+                room -= cells
+        asked = [view for view in views if clique_of(view) not in often]
+        asked += [whole(clique) for clique in often]
+        found = dict(zip(asked, self._count(asked) if asked else (), strict=True))
+        return {
+            view: found[view]
+            if view in found
+            else _added_up(found[whole(clique_of(view))], clique_of(view), view, self.domain)
+            for view in views
+        }
 
     def of(self, view: View) -> Integers:
         """The counts of a view, flat, in row-major order."""
@@ -111,18 +147,11 @@ class PairCounts(Counts):
         return [self._view(view) for view in views]
 
     def _view(self, view: View) -> Integers:
-        names = tuple(name for name, _ in view)
-        if (table := self._tables.get(names)) is None:
+        clique = clique_of(view)
+        if clique not in self._tables:
             # One attribute: any pair with it knows its counts.
-            names = next(pair for pair in self._tables if names[0] in pair)
-            table = self._tables[names]
-        merged = table.reshape(self.domain.shape(names))
-        groups = dict(view)
-        for axis, name in enumerate(names):
-            to = groups[name] if name in groups else (0,) * self.domain.size(name)
-            if to is not None:
-                merged = _merge(merged, np.array(to), axis)
-        return merged.ravel()
+            clique = next(pair for pair in self._tables if clique[0] in pair)
+        return _added_up(self._tables[clique], clique, view, self.domain)
 
 
 def count_views(
@@ -154,12 +183,23 @@ def count_views(
 
 def _mapped(table: EncodedTable, sides: Sequence[Side], inner: Domain) -> EncodedTable:
     """These attributes, each after its map, as a table of their own."""
-    kind = np.uint8 if max(inner.sizes) <= 256 else np.uint16
+    kind = code_type(inner)
     codes = np.empty((len(sides), table.rows), dtype=kind)
     for place, (name, groups) in enumerate(sides):
         own = table.codes[table.domain.index(name)]
         codes[place] = own if groups is None else np.array(groups, dtype=kind)[own]
     return EncodedTable(inner, codes)
+
+
+def _added_up(counts: Integers, clique: Clique, view: View, domain: Domain) -> Integers:
+    """The counts of a view from those of a clique that has all its attributes."""
+    merged = counts.reshape(domain.shape(clique))
+    groups = dict(view)
+    for axis, name in enumerate(clique):
+        to = groups[name] if name in groups else (0,) * domain.size(name)
+        if to is not None:
+            merged = _merge(merged, np.array(to), axis)
+    return merged.ravel()
 
 
 def _merge(table: Integers, to: Integers, axis: int) -> Integers:
