@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from pathlib import Path
 from typing import IO, Any
@@ -13,12 +14,19 @@ from heterofedsyn.errors import DataError
 from heterofedsyn.marginals.counting import PairTables
 from heterofedsyn.marginals.counts import Counts, PairCounts, TableCounts
 from heterofedsyn.schema import Domain, EncodedTable
+from heterofedsyn.schema.table import code_type
 
 BLOCK_BYTES = 2**24
 """Codes that are gathered before they are counted or written, so that each pass is worth it."""
 
 MOST_CELLS = 2**26
 """Of all pairs together, kept as counts instead of codes: half a gigabyte."""
+
+
+def most_codes(domain: Domain) -> float:
+    """Bytes of codes above which the counts of all pairs are kept instead."""
+    cells = sum(domain.cells(pair) for pair in domain.pairs())
+    return 8 * cells if 0 < cells <= MOST_CELLS else math.inf
 
 
 class Tally:
@@ -43,8 +51,7 @@ class Tally:
         self._waiting_bytes = 0
         self._copy = _Copy(domain, folder)
         self._tables: PairTables | None = None
-        cells = sum(domain.cells(pair) for pair in domain.pairs())
-        self._most_copied = 8 * cells if 0 < cells <= MOST_CELLS else None
+        self._most_copied = most_codes(domain)
 
     def __enter__(self) -> Tally:
         return self
@@ -75,7 +82,7 @@ class Tally:
         """Count or write what waits."""
         table = self._take()
         size = self._copy.size + table.codes.nbytes
-        if self._tables is None and self._most_copied is not None and size > self._most_copied:
+        if self._tables is None and size > self._most_copied:
             self._tables = PairTables(self._domain)
             for earlier in self._copy.tables():
                 self._tables.add(earlier)
@@ -86,7 +93,7 @@ class Tally:
             self._tables.add(table)
 
     def _take(self) -> EncodedTable:
-        waiting = self._waiting or [np.empty((len(self._domain), 0), np.uint8)]
+        waiting = self._waiting or [np.empty((len(self._domain), 0), code_type(self._domain))]
         self._waiting, self._waiting_bytes = [], 0
         return EncodedTable(self._domain, np.concatenate(waiting, axis=1))
 
