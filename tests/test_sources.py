@@ -461,6 +461,7 @@ def test_a_query_gives_its_rows_and_reads_only_what_is_wanted(tmp_path: Path) ->
     [
         ("nothing", "a table or function that is not there"),
         ("SELECT secret FROM stays", "a column or table that is not there"),
+        ("SELECT age, ward, age FROM stays", "columns 1 and 3 have the same name"),
         ("SELEC age FROM stays", "not SQL"),
         ("SELECT 1 AS x; DROP TABLE stays", "not SQL"),
         ("DELETE FROM stays RETURNING age", "not SQL"),

@@ -53,7 +53,10 @@ class DuckdbSource(Source):
         if not Path(location.place).is_file():
             raise DataError(f"{location.name}: there is no such file; check the path")
         with _connected(location) as connection:
-            names = _relation(connection, location.query).columns
+            _relation(connection, location.query)
+            # A relation would give the second of two equal names another one.
+            names = connection.sql(f"SELECT column_name FROM (DESCRIBE (\n{location.query}\n))")
+            names = [name for (name,) in names.fetchall()]
         return cls(location, check_names(location.name, names))
 
     @property
