@@ -28,20 +28,23 @@ _CASTS = {"money": "numeric", "oid": "int8"}
 _FINITE = {"date", "timestamp", "timestamptz"}
 
 _STATES = {
-    "22": "the query computes a value that does not fit its type (a cast, or a division by zero)",
+    "0A": "the query does what can only be done by itself, such as writing; only select rows",
+    "22": "the query computes a value that does not fit its type (a cast, or a division by zero); "
+    "leave such rows out or mend the expression",
     "25006": "the query does what a read-only transaction may not; only select rows",
     "28": "the server refuses this user; check user and password",
-    "3D000": "there is no such database",
+    "3D000": "there is no such database; check the name",
     "40": "the server gave up the query for the sake of another one; run it again",
     "42501": "this user may not read what the query names; ask for access",
     "42601": "the query is not one SQL SELECT; mend the query",
     "42703": "the query names a column that is not there; mend the query",
-    "42P01": "the query names a table that is not there, or not on the search path",
+    "42P01": "the query names a table that is not there, or not on the search path; mend the query",
     "42": "the query is not right; run it in psql to see why",
     "53": "the server is out of memory, disk or connections; ask who runs it",
-    "57014": "the query was cancelled: it took longer than statement_timeout, or somebody did it",
+    "57014": "the query was cancelled: it took longer than statement_timeout, or somebody did it; "
+    "ask for fewer rows or a longer timeout",
     "57P": "the server is shutting down or starting; try again later",
-    "08": "the connection was lost; nothing was kept of what was read",
+    "08": "the connection was lost; nothing was kept of what was read: try again",
     "58": "the server cannot read its own files; ask who runs it",
     "XX": "the server found its data damaged; ask who runs it",
 }
