@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from fractions import Fraction
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
@@ -12,6 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_support import FreshNoise
+from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import BudgetExceeded, PrivacyRefusal, ProtocolError, UsageError
 from heterofedsyn.marginals import (
     Dependence,
@@ -23,7 +27,10 @@ from heterofedsyn.marginals import (
     Statistic,
     Total,
 )
+from heterofedsyn.marginals.counting import Marginal
+from heterofedsyn.marginals.counts import PairCounts
 from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.ledger import Ledger
 from heterofedsyn.privacy.noise import Calibration, SecureNoise, SimulatedNoise
 from heterofedsyn.privacy.trust import Local
 from heterofedsyn.protocol import Answer, Part, Plan, Query, decode, encode
@@ -83,6 +90,27 @@ def test_the_owners_cap_wins_over_the_plan() -> None:
     with pytest.raises(BudgetExceeded):
         agent.answer(query(Flat(("a0",)), share=0.2))
     agent.answer(query(Flat(("a0",)), share=0.1))
+
+
+@pytest.mark.parametrize(
+    "cap", [None, Budget(100 * PLAN.budget.rho)], ids=["no cap", "a large cap"]
+)
+@given(st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=12))
+def test_a_site_never_answers_for_more_than_the_rho_of_its_study(
+    cap: Budget | None, shares: list[float]
+) -> None:
+    agent = Site("one", TABLE, PLAN, NoNoise(), cap=cap)
+    paid = Fraction(0)
+    for i, share in enumerate(shares):
+        cost = Fraction(PLAN.budget.part(share).rho)
+        try:
+            (part,) = decode(agent.answer(query(Total(), share=share, label=f"{i}")), Answer).parts
+        except BudgetExceeded:
+            assert paid + cost > Fraction(PLAN.budget.rho)
+        else:
+            assert Fraction(part.sensitivity) ** 2 <= cost * 2 * Fraction(part.sigma) ** 2
+            paid += cost
+    assert paid <= Fraction(PLAN.budget.rho)
 
 
 @pytest.mark.parametrize(
@@ -171,6 +199,62 @@ def test_every_cell_is_released_zeros_included() -> None:
     assert np.count_nonzero(answer.parts[0].values) > 0.9 * 6 * 300
 
 
+LARGE = [2**53 + 1, 2**54 + 3, 7, 2**55 + 5, 2**53 + 9, 0]
+"""Counts that no floating-point number holds."""
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        Flat(("a0", "a1")),
+        Flat(("a1",)),
+        Total(),
+        Haar(("a1",), 0),
+        Sketched(("a0", "a1"), 5, 3),
+        Grouped(("a0", "a1"), ((0, 1), (0, 0, 1))),
+    ],
+    ids=lambda statistic: type(statistic).__name__,
+)
+def test_what_leaves_is_an_integer_plus_an_integer_to_the_last_digit(statistic: Statistic) -> None:
+    schema = categories(2, 3)
+    plan = make_plan(schema)
+    table = Marginal(("a0", "a1"), np.array(LARGE, dtype=np.int64))
+    message = query(statistic, study=plan.fingerprint)
+    released = []
+    for noise in (NoNoise(), SimulatedNoise(1, "one")):
+        counts = PairCounts(schema.domain, sum(LARGE), [table])
+        (part,) = decode(Site("one", counts, plan, noise).answer(message), Answer).parts
+        released.append(part.values)
+    (a, b, c), (d, e, f) = LARGE[:3], LARGE[3:]
+    exact = {
+        Flat: LARGE if len(statistic.attributes) == 2 else [a + d, b + e, c + f],
+        Total: [sum(LARGE)],
+        Haar: [a + d + b + e - c - f],
+        Grouped: [a + b, c, d + e, f],
+    }.get(type(statistic))
+    if isinstance(statistic, Sketched):
+        matrix = statistic.sketch(schema.domain).matrix.tolist()
+        exact = [sum(n * row[i] for n, row in zip(LARGE, matrix, strict=True)) for i in range(5)]
+    assert released[0].tolist() == exact
+    added = released[1] - released[0]
+    # An odd count keeps its last digit: noise is odd about as often as even, and never absent.
+    assert added.dtype == np.int64
+    assert np.array_equal(added, _drawn(message, plan, added.size))
+
+
+def _drawn(message: bytes, plan: Plan, integers: int) -> Integers:
+    """The noise of the only part of a query, drawn beside the site."""
+    asked = decode(message, Query)
+    schema = categories(2, 3)
+    terms = Calibration.of(
+        asked.parts[0].statistic.sensitivity(schema.domain),
+        plan.budget.part(asked.parts[0].share),
+        integers,
+        Local(1),
+    )
+    return SimulatedNoise(1, "one").draw(terms, integers, f"{asked.fingerprint} 0".encode())
+
+
 def test_an_answer_holds_noisy_integers_and_nothing_else_from_the_rows() -> None:
     asked = query(Flat(("a0",)), Sketched(("a0", "a1"), 10, 3))
     few = Site("one", TABLE.take(np.arange(3)), PLAN, NoNoise())
@@ -210,6 +294,38 @@ def test_queries_that_fit_alone_but_not_together_are_not_both_answered() -> None
         assert agent.ledger.spent <= PLAN.budget
 
 
+def test_no_two_threads_spend_the_same_budget_or_draw_for_the_same_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    book = Ledger.charge
+
+    def hesitating(ledger: Ledger, label: str, budget: Budget) -> Ledger:
+        booked = book(ledger, label, budget)
+        time.sleep(0.02)  # long enough for every other thread to see the ledger as it was
+        return booked
+
+    class Slow(FreshNoise):
+        def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
+            time.sleep(0.02)
+            return super().draw(calibration, integers, key)
+
+    monkeypatch.setattr(Ledger, "charge", hesitating)
+    agent = site(noise=Slow())
+    asked = [query(Flat(("a0",)), share=0.3, label=f"{i // 2}") for i in range(16)]
+
+    def ask(message: bytes) -> bytes | None:
+        try:
+            return agent.answer(message)
+        except BudgetExceeded:
+            return None
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(ask, asked))
+    assert answers[0::2] == answers[1::2], "two answers to one query"
+    assert len({answer for answer in answers if answer is not None}) == 3
+    assert len(agent.ledger.charges) == 3
+
+
 STATISTICS: list[Statistic] = [
     Flat(("a0",)),
     Flat(("a0", "a1")),
@@ -220,6 +336,24 @@ STATISTICS: list[Statistic] = [
     Sketched(("a0", "a1"), 10, 3),
     Grouped(("a0", "a1"), ((0, 0, 1, 1), (0, 1, 2, 0, 1, 2))),
 ]
+
+
+@pytest.mark.parametrize("statistic", STATISTICS, ids=str)
+@pytest.mark.parametrize("rows", [2, 3, 50])
+def test_every_sensitivity_is_as_many_times_as_large_as_a_unit_may_have_rows(
+    statistic: Statistic, rows: int
+) -> None:
+    assert {type(known) for known in STATISTICS} == {*get_args(Statistic)}
+    found = []
+    for most in (1, rows):
+        plan = make_plan(SCHEMA, unit="id", rows_per_unit=most)
+        agent = Site("one", TABLE, plan, NoNoise())
+        answer = agent.answer(query(statistic, study=plan.fingerprint))
+        found += decode(answer, Answer).parts
+    one, many = found
+    assert many.sensitivity == rows * one.sensitivity == rows * statistic.sensitivity(SCHEMA.domain)
+    assert many.sigma == pytest.approx(rows * one.sigma, rel=1e-9)
+    assert many.rho == one.rho
 
 
 @pytest.mark.parametrize("statistic", STATISTICS, ids=str)
