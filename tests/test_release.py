@@ -626,12 +626,16 @@ def test_a_stopped_process_leaves_nothing(desk: Path, number: signal.Signals) ->
     process = subprocess.Popen(
         [sys.executable, "-c", SLOW], cwd=desk, stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 60
-    while not (desk / "writing").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert names(desk / "out") != set()
-    process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+    with process:
+        try:
+            deadline = time.monotonic() + 60
+            while not (desk / "writing").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert names(desk / "out") != set()
+            process.send_signal(number)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 128 + number
     assert "Traceback" not in said
     assert said.splitlines()[-1] == "error: stopped before the end; nothing half-written is left"
