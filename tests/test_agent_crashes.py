@@ -227,7 +227,7 @@ class Disk:
 
 
 @pytest.mark.thorough
-def test_a_power_cut_at_any_moment_loses_no_charge_of_noise_drawn_and_no_answer_sent(
+def test_a_power_cut_loses_no_charge_of_noise_drawn_and_no_answer_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = make_site(tmp_path / "place")

@@ -159,7 +159,7 @@ def test_the_noisy_total_is_not_the_total() -> None:
     assert len(totals) > 1
 
 
-def error_of_total(release: Release, *sites: str) -> float:
+def error_of_total(release: Release, sites: list[str]) -> float:
     """The standard error of the noisy number of records at some sites, from the recorded sigmas."""
     variance = 0.0
     for site in release.privacy.sites:
@@ -176,10 +176,10 @@ def test_every_noisy_number_of_records_is_off_by_noise_of_the_recorded_size(meth
     off = []
     for seed in range(times):
         release = study(rows, noise_seed=seed, method=method)
-        told = {(site.site,): site.total - rows for site in release.run.differences}
+        told = [(site.total - rows, [site.site]) for site in release.run.differences]
         assert len(told) == 2
-        told[release.run.sites] = release.run.noisy_total - 2 * rows
-        off.append([wrong / error_of_total(release, *sites) for sites, wrong in told.items()])
+        told.append((release.run.noisy_total - 2 * rows, [*release.run.sites]))
+        off.append([wrong / error_of_total(release, sites) for wrong, sites in told])
     assert np.all(np.abs(np.std(off, axis=0) - 1) < 4 / math.sqrt(2 * times))
     assert np.all(np.abs(np.mean(off, axis=0)) < 4 / math.sqrt(times))
 

@@ -34,7 +34,7 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.ledger import Ledger
 from heterofedsyn.privacy.noise import Calibration, SecureNoise, SimulatedNoise
 from heterofedsyn.privacy.trust import Local
-from heterofedsyn.protocol import Answer, Part, Plan, Query, decode, encode
+from heterofedsyn.protocol import Answer, Part, Plan, Query, Released, decode, encode
 from heterofedsyn.schema import EncodedTable
 from heterofedsyn.site import Site
 from support import NoNoise, categories, dependent_table, make_plan
@@ -333,7 +333,7 @@ def test_every_sensitivity_is_as_many_times_as_large_as_a_unit_may_have_rows(
     statistic: Statistic, rows: int
 ) -> None:
     assert {type(known) for known in STATISTICS} == {*get_args(Statistic)}
-    found = []
+    found: list[Released] = []
     for most in (1, rows):
         plan = make_plan(SCHEMA, unit="id", rows_per_unit=most)
         agent = Site("one", TABLE, plan, NoNoise())
