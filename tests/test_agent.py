@@ -37,7 +37,7 @@ from heterofedsyn.schema import encode
 from heterofedsyn.site import Site
 from heterofedsyn.site.agent import Agent, Reason, Refused
 from heterofedsyn.site.books import Books
-from heterofedsyn.site.consent import CONSENT, STUDY, NotApproved, approve
+from heterofedsyn.site.consent import CONSENT, STUDY, NotApproved, approve, withdraw
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.site.site import MOST_INTEGERS, MOST_QUERY_BYTES
 from heterofedsyn.sources import open_source
@@ -184,6 +184,17 @@ def test_only_what_the_steward_approved_is_answered(site: Setup) -> None:
         assert site.refusal(message).reason is Reason.NOT_APPROVED
     approve(site.settings, other, who="a steward", now=NOW)
     site.agent.answer(ask(other, PAIR))  # without a restart
+
+
+def test_once_consent_is_withdrawn_nothing_is_answered_not_even_again(site: Setup) -> None:
+    study = approved_study(site.settings)
+    message = ask(study, PAIR)
+    first = site.agent.answer(message)
+    withdraw(site.settings, study.fingerprint, who="a steward", now=NOW)
+    for asked in (message, ask(study, PAIR, label="more")):
+        assert site.refusal(asked).reason is Reason.NOT_APPROVED
+    approve(site.settings, study, who="a steward", now=NOW)
+    assert site.agent.answer(message) == first
 
 
 def forge(settings: SiteSettings, study: Study, approved: Study) -> None:
@@ -498,6 +509,30 @@ def test_no_row_changes_whether_an_agent_answers(tmp_path: Path, extra: bytes) -
     assert answers[0] == answers[1]
 
 
+def without_values(answer: bytes) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.msgpack.decode(answer)
+    for part in fields["parts"]:
+        part["data"] = len(part["data"])
+    return fields
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 9, 10, 19])
+def test_few_rows_or_none_are_answered_like_many(tmp_path: Path, rows: int) -> None:
+    found = []
+    for name, many in (("few", rows), ("many", 20)):
+        setup = Setup(tmp_path / name, NoNoise())
+        source = Path(setup.settings.source)
+        source.write_text("".join(source.read_text().splitlines(keepends=True)[: 1 + many]))
+        study = approved_study(setup.settings)
+        with setup.books:
+            setup.agent.prepare()
+            answer = setup.agent.answer(ask(study, PAIR, Total(), Dependence(PAIR.attributes)))
+            spent = setup.books.account.spent
+        assert decode(answer, Answer).parts[1].values.tolist() == [many]
+        found.append((len(answer), without_values(answer), spent))
+    assert found[0] == found[1]
+
+
 def test_a_source_that_cannot_be_read_is_like_any_other_trouble(site: Setup) -> None:
     study = approved_study(site.settings)
     rows = Path(site.settings.source).read_text()
@@ -555,6 +590,50 @@ def test_a_unit_has_the_rows_it_may_contribute(tmp_path: Path) -> None:
         found = decode(setup.agent.answer(ask(study, Flat(("a0",)))), Answer)
     assert found.parts[0].values.tolist() == [2, 1, 0]
     assert found.parts[0].sensitivity == 2.0
+
+
+def test_the_column_of_units_cannot_be_asked_for_unless_the_schema_names_it(
+    tmp_path: Path,
+) -> None:
+    setup = Setup(tmp_path, NoNoise(), unit="id")
+    source = Path(setup.settings.source)
+    source.write_text("id,a0,a1,a2\n" + "NAME-OF-A-PERSON,v0,v0,v0\n" * 3)
+    unnamed = approved_study(setup.settings, unit="id", rows_per_unit=2)
+    with setup.books:
+        for statistic in (Flat(("id",)), Flat(("id", "a0")), Flat(("a0", "id")), Haar(("id",), 0)):
+            assert setup.refusal(ask(unnamed, statistic)).reason is Reason.MALFORMED
+        answer = setup.agent.answer(ask(unnamed, PAIR))
+    kept = [path for path in setup.settings.folder.rglob("*") if path.is_file()]
+    assert len(kept) > 3
+    for held in (answer, *(path.read_bytes() for path in kept), " ".join(setup.lines).encode()):
+        assert b"NAME-OF-A-PERSON" not in held
+    # Where the schema names it, it is a column like any other.
+    named = Setup(tmp_path / "named", NoNoise(), unit="a0")
+    study = approved_study(named.settings, unit="a0", rows_per_unit=2)
+    with named.books:
+        found = decode(named.agent.answer(ask(study, Flat(("a0",)))), Answer)
+    assert found.parts[0].values.tolist() == [2, 2, 2]
+
+
+def test_each_study_is_answered_from_the_rows_that_its_own_unit_may_have(tmp_path: Path) -> None:
+    setup = Setup(tmp_path, NoNoise())
+    rows = "7,p,v0,v0,v0\n" * 5 + "8,p,v1,v1,v1\n" * 2 + "9,q,v2,v2,v1\n"
+    Path(setup.settings.source).write_text("id,ward,a0,a1,a2\n" + rows)
+    wanted: list[tuple[dict[str, Any], list[int]]] = [
+        ({"unit": "id", "rows_per_unit": 3}, [3, 2, 1]),
+        ({"unit": "id", "rows_per_unit": 1}, [1, 1, 1]),
+        ({"unit": "ward", "rows_per_unit": 3}, [3, 0, 1]),
+        ({"unit": "ward", "rows_per_unit": 1}, [1, 0, 1]),
+        ({}, [5, 2, 1]),
+    ]
+    studies = [approved_study(setup.settings, **terms) for terms, _ in wanted]
+    with setup.books:
+        for label in ("once", "again, in the other order"):
+            pairs = list(zip(studies, wanted, strict=True))
+            for study, (terms, counts) in pairs if label == "once" else reversed(pairs):
+                found = decode(setup.agent.answer(ask(study, Flat(("a0",)), label=label)), Answer)
+                assert found.parts[0].values.tolist() == counts, (terms, label)
+                assert found.parts[0].sensitivity == terms.get("rows_per_unit", 1)
 
 
 # Trouble with the books

@@ -15,14 +15,18 @@ import numpy as np
 import pytest
 
 from agent_crash_driver import MOMENT, STEPS
-from agent_support import approved_study, ask, make_site
+from agent_support import FreshNoise, approved_study, ask, books_of, make_site
+from heterofedsyn._arrays import Integers
 from heterofedsyn.marginals import Flat
 from heterofedsyn.privacy.budget import Budget, together
+from heterofedsyn.privacy.noise import Calibration
 from heterofedsyn.protocol import Answer, Query, Study, decode
+from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.books import Books
 from heterofedsyn.site.settings import SiteSettings
 
 KILLED = -signal.SIGKILL
+FLUSH, REPLACE = os.fsync, os.replace
 
 
 class Agents:
@@ -183,3 +187,86 @@ def test_an_older_ledger_put_back_after_a_crash_releases_nothing(
     for query in (first, watched(settings, study, "two")):
         received, ended = agents.live(settings, "", query.message)
         assert (received, ended) == (b"", 1)
+
+
+class Disk:
+    """What a power cut would leave of the files in a folder: what was flushed, and nothing else.
+
+    A new file is there under its name once its bytes and then its folder were flushed; one whose
+    bytes were not is there empty.
+    """
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+        self._folders = [path for path in base.rglob("*") if path.is_dir()]
+        self._kept = {path: path.read_bytes() for path in base.rglob("*") if path.is_file()}
+        self._flushed: dict[Path, bytes] = {}
+        self._moved: list[tuple[Path, bytes]] = []
+
+    def flush(self, file: int) -> None:
+        """In place of `os.fsync`."""
+        FLUSH(file)
+        path = Path(f"/proc/self/fd/{file}").readlink()
+        if path.is_dir():
+            self._kept.update((to, data) for to, data in self._moved if to.parent == path)
+        else:
+            (self._kept if path in self._kept else self._flushed)[path] = path.read_bytes()
+
+    def replace(self, source: Path, target: Path) -> None:
+        """In place of `os.replace`."""
+        REPLACE(source, target)
+        self._moved.append((Path(target), self._flushed.pop(Path(source), b"")))
+
+    def restored(self, place: Path) -> Path:
+        """A folder like this one after the power came back."""
+        for folder in self._folders:
+            (place / folder.relative_to(self._base)).mkdir(parents=True, exist_ok=True)
+        for path, data in self._kept.items():
+            (place / path.relative_to(self._base)).write_bytes(data)
+        return place
+
+
+@pytest.mark.thorough
+def test_a_power_cut_loses_no_charge_of_noise_drawn_and_no_answer_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = make_site(tmp_path / "place")
+    study = approved_study(settings)
+    disk = Disk(tmp_path / "place")
+    drawn: set[str] = set()
+    sent: dict[str, bytes] = {}
+    cuts = 0
+
+    def cut() -> None:
+        nonlocal cuts
+        cuts += 1
+        left = disk.restored(tmp_path / f"cut {cuts}")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "fsync", FLUSH)
+            patch.setattr(os, "replace", REPLACE)
+            with Books.open(left / "site", left / "elsewhere" / "anchor") as books:
+                assert drawn <= {charged.query for charged in books.account.charges}
+                kept = {known.query: books.kept(known.query) for known in books.account.answers}
+                assert sent.items() <= kept.items()
+
+    def flush(file: int) -> None:
+        disk.flush(file)
+        cut()
+
+    class Noting(FreshNoise):
+        def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
+            drawn.add(key.decode().split()[0])
+            cut()
+            return super().draw(calibration, integers, key)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(os, "replace", disk.replace)
+    with books_of(settings) as books:
+        agent = Agent(settings, books, noise=Noting(), log=lambda line: None)
+        for label in ("one", "two", "one"):
+            message = ask(study, Flat(("a0", "a1")), Flat(("a2",)), share=0.1, label=label)
+            answer = agent.answer(message)
+            sent[decode(answer, Answer).query] = answer
+            cut()
+    assert len(sent) == len(drawn) == 2
+    assert cuts > 20

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.privacy.goodness import gaussian_p_value, tails_p_value
+from heterofedsyn.privacy.goodness import gaussian_p_value, reuse_p_value, tails_p_value
 from heterofedsyn.privacy.noise import (
     Calibration,
     NoiseSource,
@@ -18,6 +20,7 @@ from heterofedsyn.privacy.noise import (
     add_noise,
 )
 from heterofedsyn.privacy.trust import Local
+from heterofedsyn.site.site import MOST_INTEGERS
 
 SIGMAS = (0.5, 1.0, 2.5, 7.3, 41.0)
 
@@ -76,6 +79,64 @@ def test_secure_noise_is_fresh_at_every_draw() -> None:
     assert len(set(draws)) == 5
 
 
+DRAWING = """
+import os
+import random
+
+import numpy as np
+
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.noise import Calibration, SecureNoise
+
+random.seed(0)
+np.random.seed(0)
+terms = Calibration(1.0, 1000.0, Budget(1.0), Budget(1.0))
+
+
+def say():
+    print(*SecureNoise().draw(terms, 8, b"same key"), flush=True)
+
+
+say()  # so that whatever draws is there before it is copied
+np.random = None  # and it asks these generators for nothing
+for child in range(2):
+    number = os.fork()
+    if number == 0:
+        say()
+        os._exit(0)
+    os.waitpid(number, 0)
+say()
+"""
+"""What is drawn by a process, by two that are forked off it, and by the first one again."""
+
+
+@pytest.mark.thorough
+def test_no_two_processes_draw_the_same_secure_noise() -> None:
+    command = [sys.executable, "-c", DRAWING]
+    runs = [
+        subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+        for _ in range(2)
+    ]
+    drawn = [line for run in runs for line in run.stdout.splitlines()]
+    assert [len(line.split()) for line in drawn] == [8] * 8
+    assert len(set(drawn)) == 8
+
+
+@pytest.mark.parametrize(
+    "integers",
+    [
+        pytest.param(2**17 + 1, marks=pytest.mark.thorough),
+        pytest.param(MOST_INTEGERS, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
+    ],
+)
+def test_no_draw_of_secure_noise_is_used_twice_however_many_there_are(integers: int) -> None:
+    drawn = SecureNoise().draw(calibration(41.0), integers, b"key")
+    assert drawn.size == integers
+    assert reuse_p_value(drawn) > 1e-9
+    again = np.resize(drawn[: integers // 2], integers)
+    assert reuse_p_value(again) < 1e-9
+
+
 def test_opendp_refuses_a_sigma_that_was_not_paid_for() -> None:
     unpaid = Calibration(1.0, 5.0, Budget(0.019), Budget(0.019))
     with pytest.raises(PrivacyRefusal, match="nothing was released"):
@@ -88,6 +149,19 @@ def test_the_door_adds_noise_of_the_calibrated_size(source: NoiseSource) -> None
     terms = Calibration.of(3.0, Budget(0.01), exact.size, Local(4))
     noise = add_noise(exact, terms, source, b"k") - exact
     assert noise.dtype == np.int64
+    if not source.simulated:  # another outcome each time: one that is never met by chance
+        assert gaussian_p_value(noise, terms.sigma) > 1e-9
+        return
     error = terms.sigma / math.sqrt(2 * exact.size)
     assert abs(noise.std() - terms.sigma) < 4 * error
     assert abs(noise.mean()) < 4 * terms.sigma / math.sqrt(exact.size)
+
+
+@pytest.mark.parametrize("start", [0, 2**53, 2**62], ids=["small", "beyond doubles", "large"])
+def test_the_door_adds_integers_to_integers(start: int) -> None:
+    exact = start + np.arange(1_000, dtype=np.int64)
+    terms, source = calibration(7.3), SimulatedNoise(0, "a")
+    drawn = source.draw(terms, exact.size, b"k")
+    found = add_noise(exact, terms, source, b"k")
+    assert found.dtype == np.int64
+    assert found.tolist() == [a + b for a, b in zip(exact.tolist(), drawn.tolist(), strict=True)]

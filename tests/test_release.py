@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -155,6 +157,49 @@ def test_what_cannot_be_noised_does_not_depend_on_rows() -> None:
 def test_the_noisy_total_is_not_the_total() -> None:
     totals = {study(rows=40, noise_seed=seed).run.noisy_total for seed in range(5)}
     assert len(totals) > 1
+
+
+def error_of_total(release: Release, sites: list[str]) -> float:
+    """The standard error of the noisy number of records at some sites, from the recorded sigmas."""
+    variance = 0.0
+    for site in release.privacy.sites:
+        parts = [part for charge in site.charges for part in charge.parts]
+        told = [p for p in parts if (p.kind, len(p.attributes)) in {("total", 0), ("flat", 1)}]
+        if site.site in sites:
+            variance += 1 / math.fsum(1 / (part.integers * part.sigma**2) for part in told)
+    return math.sqrt(variance)
+
+
+@pytest.mark.parametrize("method", ["independent", "wavetree"])
+def test_every_noisy_number_of_records_is_off_by_noise_of_the_recorded_size(method: str) -> None:
+    rows, times = 500, 60
+    off = []
+    for seed in range(times):
+        release = study(rows, noise_seed=seed, method=method)
+        told = [(site.total - rows, [site.site]) for site in release.run.differences]
+        assert len(told) == 2
+        told.append((release.run.noisy_total - 2 * rows, [*release.run.sites]))
+        off.append([wrong / error_of_total(release, sites) for wrong, sites in told])
+    assert np.all(np.abs(np.std(off, axis=0) - 1) < 4 / math.sqrt(2 * times))
+    assert np.all(np.abs(np.mean(off, axis=0)) < 4 / math.sqrt(times))
+
+
+def test_the_column_of_units_is_in_no_file_of_a_release(tmp_path: Path) -> None:
+    tables = []
+    for seed in (1, 2):
+        table = patients(seed=seed)
+        people = pa.array([f"PERSON-{number}" for number in table["person"].to_pylist()])
+        tables.append(table.set_column(0, "person", people))
+    schema = Schema.from_toml(SCHEMA)
+    terms: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-9, "noise_seed": 3}
+    synth = FederatedSynthesizer(schema, unit="person", max_rows_per_unit=2, **terms)
+    folder = synth.fit(tables).save(tmp_path / "release")
+    assert load(folder).privacy.unit == "person"
+    drawn = pyarrow.parquet.read_table(folder / "synthetic.parquet")
+    for made in (drawn, pyarrow.csv.read_csv(folder / "synthetic.csv"), load(folder).sample(10)):
+        assert made.column_names == ["age", "ward", "sick"]
+    for held in (str(drawn.to_pydict()).encode(), *(p.read_bytes() for p in folder.iterdir())):
+        assert b"PERSON-" not in held
 
 
 # THE SAME BYTES
@@ -626,12 +671,16 @@ def test_a_stopped_process_leaves_nothing(desk: Path, number: signal.Signals) ->
     process = subprocess.Popen(
         [sys.executable, "-c", SLOW], cwd=desk, stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 60
-    while not (desk / "writing").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert names(desk / "out") != set()
-    process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+    with process:
+        try:
+            deadline = time.monotonic() + 60
+            while not (desk / "writing").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert names(desk / "out") != set()
+            process.send_signal(number)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 128 + number
     assert "Traceback" not in said
     assert said.splitlines()[-1] == "error: stopped before the end; nothing half-written is left"

@@ -101,6 +101,13 @@ def reason_of(settings: SiteSettings, message: bytes, timeout: float = 10.0) -> 
     return refused.value.reason
 
 
+def said_to(settings: SiteSettings, message: bytes) -> bytes:
+    """Every byte that comes back until the connection ends."""
+    with connected(settings) as connection:
+        connection.sendall(LENGTH.pack(len(message)) + message)
+        return b"".join(iter(lambda: connection.recv(1000), b""))
+
+
 def until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
     end = time.monotonic() + seconds
     while not holds():
@@ -365,16 +372,31 @@ def test_garbage_is_refused_and_harms_nobody(place: Path) -> None:
     assert len(Books.read(settings.folder, settings.anchor).charges) == 1
 
 
-def test_half_open_connections_end_and_do_not_hold_up_others(place: Path) -> None:
+@contextmanager
+def half_open(settings: SiteSettings) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A connection that says nothing, and one that stops in the middle of its message."""
+    with connected(settings) as idle, connected(settings) as slow:
+        slow.sendall(LENGTH.pack(10) + b"half")
+        yield idle, slow
+
+
+def test_half_open_connections_do_not_hold_up_others(place: Path) -> None:
+    settings = make_settings(place)
+    with serving(Echo(), settings, seconds=600.0), half_open(settings) as waiting:
+        assert ask(settings.socket, b"quick", 60) == b"quick"
+        for connection in waiting:
+            connection.setblocking(False)
+            with pytest.raises(BlockingIOError):  # neither has ended
+                connection.recv(1)
+
+
+def test_half_open_connections_end(place: Path) -> None:
     settings = make_settings(place)
     said: list[str] = []
-    with serving(Echo(), settings, said.append, seconds=1.0), connected(settings) as idle:
-        with connected(settings) as slow:
-            slow.sendall(LENGTH.pack(10) + b"half")
-            assert ask(settings.socket, b"quick", 0.9) == b"quick"
-            assert slow.recv(1) == b""
-        assert idle.recv(1) == b""
-    assert sum("did not arrive" in line for line in said) == 2
+    with serving(Echo(), settings, said.append, seconds=2.0), half_open(settings) as waiting:
+        for connection in waiting:
+            assert connection.recv(1) == b""
+        until(lambda: sum("did not arrive" in line for line in said) == 2)
 
 
 def test_a_client_that_does_not_take_its_answer_holds_up_nobody(place: Path) -> None:
@@ -473,22 +495,38 @@ def test_an_unforeseen_error_tells_the_hub_nothing_and_the_log_no_value(place: P
     said: list[str] = []
     with serving(Echo(), settings, said.append):
         assert reason_of(settings, b"fail") is Reason.UNAVAILABLE
+        assert said_to(settings, b"fail") == bytes([4]) + LENGTH.pack(0)
         assert ask(settings.socket, b"next", 10) == b"next"
     assert any("ValueError" in line for line in said)
     assert not any("secret" in line for line in said)
 
 
-@pytest.mark.parametrize("reason", list(Reason))
-def test_every_reason_arrives_as_it_was_given(place: Path, reason: Reason) -> None:
+@pytest.mark.parametrize(
+    ("reason", "word"),
+    [
+        (Reason.OVER_THE_CAP, 1),
+        (Reason.NOT_APPROVED, 2),
+        (Reason.MALFORMED, 3),
+        (Reason.UNAVAILABLE, 4),
+    ],
+)
+def test_a_refusal_is_one_of_four_words_and_not_a_byte_more(
+    place: Path, reason: Reason, word: int
+) -> None:
     class Refusing:
         def answer(self, message: bytes) -> bytes:
             raise Refused(reason, "for the steward alone")
 
     settings = make_settings(place)
-    with serving(Refusing(), settings), pytest.raises(Refused) as refused:
-        ask(settings.socket, b"please", 10)
+    said: list[str] = []
+    with serving(Refusing(), settings, said.append):
+        with pytest.raises(Refused) as refused:
+            ask(settings.socket, b"please", 10)
+        assert said_to(settings, b"please") == bytes([word]) + LENGTH.pack(0)
     assert refused.value.reason is reason
     assert "steward" not in str(refused.value)
+    assert len(Reason) == 4
+    assert sum("for the steward alone" in line for line in said) == 2
 
 
 def test_without_an_agent_the_answer_is_unavailable(place: Path) -> None:
@@ -546,12 +584,15 @@ def test_a_signal_while_answering_leaves_nothing_half_written(
         stderr=subprocess.PIPE,
         text=True,
     )
-    with ThreadPoolExecutor(1) as pool:
-        until(settings.socket.exists)
-        asked = pool.submit(ask, settings.socket, message, 60)
-        until(lambda: bool(Books.read(settings.folder, settings.anchor).charges))
-        agent.send_signal(how)
-        _, said = agent.communicate(timeout=60)
+    with ThreadPoolExecutor(1) as pool, agent:
+        try:
+            until(settings.socket.exists)
+            asked = pool.submit(ask, settings.socket, message, 60)
+            until(lambda: bool(Books.read(settings.folder, settings.anchor).charges))
+            agent.send_signal(how)
+            _, said = agent.communicate(timeout=60)
+        finally:
+            agent.kill()
         answer = asked.result()
     assert agent.returncode == 0, said
     assert "REMARK: the engine runs as the agent's own user" in said

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from fractions import Fraction
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
@@ -12,6 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_support import FreshNoise
+from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import BudgetExceeded, PrivacyRefusal, ProtocolError, UsageError
 from heterofedsyn.marginals import (
     Dependence,
@@ -23,10 +28,13 @@ from heterofedsyn.marginals import (
     Statistic,
     Total,
 )
+from heterofedsyn.marginals.counting import Marginal
+from heterofedsyn.marginals.counts import PairCounts
 from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.ledger import Ledger
 from heterofedsyn.privacy.noise import Calibration, SecureNoise, SimulatedNoise
 from heterofedsyn.privacy.trust import Local
-from heterofedsyn.protocol import Answer, Part, Plan, Query, decode, encode
+from heterofedsyn.protocol import Answer, Part, Plan, Query, Released, decode, encode
 from heterofedsyn.schema import EncodedTable
 from heterofedsyn.site import Site
 from support import NoNoise, categories, dependent_table, make_plan
@@ -83,6 +91,27 @@ def test_the_owners_cap_wins_over_the_plan() -> None:
     with pytest.raises(BudgetExceeded):
         agent.answer(query(Flat(("a0",)), share=0.2))
     agent.answer(query(Flat(("a0",)), share=0.1))
+
+
+@pytest.mark.parametrize(
+    "cap", [None, Budget(100 * PLAN.budget.rho)], ids=["no cap", "a large cap"]
+)
+@given(st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=12))
+def test_a_site_never_answers_for_more_than_the_rho_of_its_study(
+    cap: Budget | None, shares: list[float]
+) -> None:
+    agent = Site("one", TABLE, PLAN, NoNoise(), cap=cap)
+    paid = Fraction(0)
+    for i, share in enumerate(shares):
+        cost = Fraction(PLAN.budget.part(share).rho)
+        try:
+            (part,) = decode(agent.answer(query(Total(), share=share, label=f"{i}")), Answer).parts
+        except BudgetExceeded:
+            assert paid + cost > Fraction(PLAN.budget.rho)
+        else:
+            assert Fraction(part.sensitivity) ** 2 <= cost * 2 * Fraction(part.sigma) ** 2
+            paid += cost
+    assert paid <= Fraction(PLAN.budget.rho)
 
 
 @pytest.mark.parametrize(
@@ -171,6 +200,50 @@ def test_every_cell_is_released_zeros_included() -> None:
     assert np.count_nonzero(answer.parts[0].values) > 0.9 * 6 * 300
 
 
+JOINT = np.array([[2**53 + 1, 2**54 + 3, 7], [2**55 + 5, 2**53 + 9, 0]], dtype=object)
+"""Counts of a pair, as integers of Python: no floating-point number holds them."""
+
+COLUMNS = JOINT.sum(axis=0)
+SKETCH = Sketched(("a0", "a1"), 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "exact"),
+    [
+        pytest.param(Flat(("a0", "a1")), JOINT.ravel(), id="pair"),
+        pytest.param(Flat(("a1",)), COLUMNS, id="column"),
+        pytest.param(Total(), [JOINT.sum()], id="total"),
+        pytest.param(Haar(("a1",), 0), [COLUMNS[0] + COLUMNS[1] - COLUMNS[2]], id="haar"),
+        pytest.param(
+            Grouped(("a0", "a1"), ((0, 0), (0, 0, 1))),
+            [COLUMNS[0] + COLUMNS[1], COLUMNS[2]],
+            id="grouped",
+        ),
+        pytest.param(
+            SKETCH,
+            JOINT.ravel() @ SKETCH.sketch(categories(2, 3).domain).matrix.astype(object),
+            id="sketch",
+        ),
+    ],
+)
+def test_no_integer_is_rounded_on_its_way_out(statistic: Statistic, exact: Sequence[int]) -> None:
+    class One:
+        """Noise that moves every integer to its neighbour."""
+
+        simulated = True
+
+        def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
+            return np.ones(integers, dtype=np.int64)
+
+    schema = categories(2, 3)
+    plan = make_plan(schema)
+    counted = Marginal(("a0", "a1"), JOINT.ravel().astype(np.int64))
+    agent = Site("one", PairCounts(schema.domain, int(JOINT.sum()), [counted]), plan, One())
+    answer = agent.answer(query(statistic, study=plan.fingerprint))
+    (released,) = decode(answer, Answer).parts
+    assert released.values.tolist() == [number + 1 for number in exact]
+
+
 def test_an_answer_holds_noisy_integers_and_nothing_else_from_the_rows() -> None:
     asked = query(Flat(("a0",)), Sketched(("a0", "a1"), 10, 3))
     few = Site("one", TABLE.take(np.arange(3)), PLAN, NoNoise())
@@ -210,6 +283,38 @@ def test_queries_that_fit_alone_but_not_together_are_not_both_answered() -> None
         assert agent.ledger.spent <= PLAN.budget
 
 
+def test_no_two_threads_spend_the_same_budget_or_draw_for_the_same_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    book = Ledger.charge
+
+    def hesitating(ledger: Ledger, label: str, budget: Budget) -> Ledger:
+        booked = book(ledger, label, budget)
+        time.sleep(0.02)  # long enough for every other thread to see the ledger as it was
+        return booked
+
+    class Slow(FreshNoise):
+        def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
+            time.sleep(0.02)
+            return super().draw(calibration, integers, key)
+
+    monkeypatch.setattr(Ledger, "charge", hesitating)
+    agent = site(noise=Slow())
+    asked = [query(Flat(("a0",)), share=0.3, label=f"{i // 2}") for i in range(16)]
+
+    def ask(message: bytes) -> bytes | None:
+        try:
+            return agent.answer(message)
+        except BudgetExceeded:
+            return None
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(ask, asked))
+    assert answers[0::2] == answers[1::2], "two answers to one query"
+    assert len({answer for answer in answers if answer is not None}) == 3
+    assert len(agent.ledger.charges) == 3
+
+
 STATISTICS: list[Statistic] = [
     Flat(("a0",)),
     Flat(("a0", "a1")),
@@ -220,6 +325,24 @@ STATISTICS: list[Statistic] = [
     Sketched(("a0", "a1"), 10, 3),
     Grouped(("a0", "a1"), ((0, 0, 1, 1), (0, 1, 2, 0, 1, 2))),
 ]
+
+
+@pytest.mark.parametrize("statistic", STATISTICS, ids=str)
+@pytest.mark.parametrize("rows", [2, 3, 50])
+def test_every_sensitivity_is_as_many_times_as_large_as_a_unit_may_have_rows(
+    statistic: Statistic, rows: int
+) -> None:
+    assert {type(known) for known in STATISTICS} == {*get_args(Statistic)}
+    found: list[Released] = []
+    for most in (1, rows):
+        plan = make_plan(SCHEMA, unit="id", rows_per_unit=most)
+        agent = Site("one", TABLE, plan, NoNoise())
+        answer = agent.answer(query(statistic, study=plan.fingerprint))
+        found += decode(answer, Answer).parts
+    one, many = found
+    assert many.sensitivity == rows * one.sensitivity == rows * statistic.sensitivity(SCHEMA.domain)
+    assert many.sigma == pytest.approx(rows * one.sigma, rel=1e-9)
+    assert many.rho == one.rho
 
 
 @pytest.mark.parametrize("statistic", STATISTICS, ids=str)

@@ -41,6 +41,24 @@ def test_sensitivity_is_the_longest_row_never_less(seed: int, width: int, kind: 
         assert longest == width
 
 
+@pytest.mark.parametrize("kind", SketchKind)
+@pytest.mark.parametrize("sizes", [(64, 65), (300, 300)], ids=str)
+def test_no_row_of_a_large_sketch_is_longer_than_its_sensitivity(
+    sizes: tuple[int, int], kind: SketchKind
+) -> None:
+    domain = Domain(("a", "b"), sizes)
+    longest = []
+    for seed in range(8):
+        sketch = Sketch.draw(domain, ("a", "b"), 2, seed, kind)
+        squares = (sketch.matrix.astype(np.int64) ** 2).sum(axis=1)
+        assert squares.size == sizes[0] * sizes[1]
+        assert sketch.sensitivity == pytest.approx(math.sqrt(squares.max()), rel=1e-12)
+        assert sketch.sensitivity**2 >= squares.max() * (1 - 1e-15)
+        longest.append(int(squares.argmax()) / squares.size)
+    if kind is SketchKind.GAUSSIAN:
+        assert min(longest) < 0.5 < max(longest), "the longest row is sometimes late"
+
+
 @given(st.integers(0, 2**62), st.sampled_from(SketchKind))
 def test_a_sketch_of_counts_is_integer_and_additive(seed: int, kind: SketchKind) -> None:
     sketch = Sketch.draw(DOMAIN, ("a", "b"), 10, seed, kind)

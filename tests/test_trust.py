@@ -27,6 +27,18 @@ def test_variance_factor_is_the_sum_over_sites_in_protecting_variances(
         assert sites * each**2 == pytest.approx(protecting * trust.variance_factor, rel=1e-9)
 
 
+@given(st.floats(1e-6, 1e-2), st.integers(1, 50), st.floats(1, 10), st.integers(1, 10**6))
+def test_under_local_trust_every_site_pays_for_its_own_records(
+    rho: float, sites: int, sensitivity: float, integers: int
+) -> None:
+    trust, budget = Local(sites), Budget(rho)
+    sigma = trust.site_sigma(sensitivity, budget, integers)
+    assert sigma == Local(1).site_sigma(sensitivity, budget, 1), "however many others there are"
+    assert sensitivity**2 / (2 * sigma**2) <= rho
+    assert sigma == pytest.approx(sensitivity / math.sqrt(2 * rho), rel=1e-9)
+    assert (trust.variance_factor, trust.alone_factor) == (sites, 1.0)
+
+
 @given(st.integers(2, 40), st.floats(2.0, 5.0), st.integers(1, 10**6))
 def test_the_sum_of_shares_costs_at_most_the_budget_with_its_slack(
     sites: int, share: float, integers: int
