@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,8 @@ from hypothesis import strategies as st
 
 from heterofedsyn import _words
 from heterofedsyn._arrays import Floats
+from heterofedsyn.bench.fresh import in_fresh_process
+from heterofedsyn.bench.scale import draw
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.hub import Release, make_method, sampling
 from heterofedsyn.hub.release import MOST_ROWS, MOST_STREAMED
@@ -255,22 +255,11 @@ def test_a_fitted_model_is_fitted_once(small: int, monkeypatch: pytest.MonkeyPat
     assert len(asked) == 1
 
 
-PEAK = """
-import resource, sys
-from heterofedsyn.cli.app import run
-assert run(["sample", "made", "--seed", "1", "--out", "a.parquet", "--rows", sys.argv[1]]) == 0
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-"""
-
-
 @pytest.mark.slow
 def test_memory_does_not_grow_with_rows(tmp_path: Path) -> None:
-    study("independent").save(tmp_path / "made", rows=1)
-    peaks = []
-    for rows in (4, 40):
-        command = [sys.executable, "-c", PEAK, str(rows * sampling.CHUNK)]
-        found = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
-        peaks.append(int(found.stdout) / 1024)
-        (tmp_path / "a.parquet").unlink()
+    made = study("independent").save(tmp_path / "made", rows=1)
+    few, many = (
+        in_fresh_process(draw, str(made), chunks * sampling.CHUNK).peak for chunks in (4, 40)
+    )
     # Ten million rows would take at least 40 bytes each: 400 MiB.
-    assert peaks[1] < peaks[0] + 100
+    assert many < few + 100
