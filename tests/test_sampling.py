@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +240,28 @@ def test_a_chunk_that_fails_ends_the_drawing(
         release.save(tmp_path / "release", rows=50_000)
     assert names(tmp_path) == set()
     assert len(calls) < 10
+
+
+def test_chunks_under_way_are_ended_when_nobody_wants_them(
+    release: Release, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunk, begun, finished = sampling._chunk, threading.Event(), []
+
+    def endless(*arguments: Any) -> pa.Table:
+        if arguments[-1] > 0:
+            begun.set()
+            for _ in range(2_000):  # twenty seconds, in steps
+                time.sleep(0.01)
+            finished.append(arguments[-1])
+        return chunk(*arguments)
+
+    monkeypatch.setattr(sampling, "_chunk", endless)
+    drawing = release.batches(9_000, seed=1)
+    assert next(drawing).num_rows == small
+    assert begun.wait(20)
+    drawing.close()
+    assert not [each for each in threading.enumerate() if each.name.startswith("drawing")]
+    assert finished == []
 
 
 @pytest.mark.thorough
