@@ -175,8 +175,9 @@ def test_many_chunks_come_as_near_the_targets_as_one(
 
 
 def test_every_file_holds_the_same_rows_in_row_groups(
-    release: Release, small: int, tmp_path: Path
+    release: Release, small: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sampling, "STEP", 300)
     rows = release.sample(2_500, seed=release.run.seed)
     folder = release.save(tmp_path / "release", rows=2_500)
     file = pyarrow.parquet.ParquetFile(folder / "synthetic.parquet")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from ctypes import c_ulong, py_object, pythonapi
+from functools import partial
 from pathlib import Path
 from threading import Lock, get_ident
 from typing import IO, TYPE_CHECKING, TypeVar
@@ -24,6 +25,9 @@ Result = TypeVar("Result")
 
 CHUNK = 2**18
 """Rows that are drawn together. Each chunk is as near the targets as so many rows can be."""
+
+STEP = 2**14
+"""Rows that are written as text in one go; in between Ctrl-C is heard."""
 
 AT_ONCE = 2
 """Chunks drawn at the same time; more would be faster on some machines, and fill any memory."""
@@ -125,18 +129,23 @@ def write(
     rows = 0
     with ExitStack() as stack:
         stack.callback(tables.close)
-        writers = []
+        writers: list[Callable[[pa.Table], None]] = []
         for table in tables:
             if not rows and csv is not None:
-                writers.append(stack.enter_context(_csv(csv, table.schema)))
+                writers.append(partial(_in_steps, stack.enter_context(_csv(csv, table.schema))))
             if not rows and parquet is not None:
-                writers.append(stack.enter_context(_parquet(parquet, table.schema)))
+                writers.append(stack.enter_context(_parquet(parquet, table.schema)).write_table)
             for writer in writers:
-                writer.write_table(table)
+                writer(table)
             rows += table.num_rows
             if watch is not None:
                 watch(rows)
     return rows
+
+
+def _in_steps(writer: pa.csv.CSVWriter, table: pa.Table) -> None:
+    for start in range(0, table.num_rows, STEP):
+        writer.write_table(table.slice(start, STEP))
 
 
 def _csv(target: Path | IO[bytes], schema: pa.Schema) -> pa.csv.CSVWriter:
