@@ -494,6 +494,7 @@ def test_a_terminal_that_closes_takes_what_is_half_written_with_it(
         os.close(said)
         os.close(heard)
         process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)  # while it is cleaning up
         assert process.wait(60) == 128 + signal.SIGHUP
     assert names(tmp_path) == set()
 

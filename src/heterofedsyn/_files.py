@@ -15,9 +15,7 @@ from heterofedsyn.errors import HeterofedsynError, UsageError
 
 _REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room there, or name another place"),
-    **dict.fromkeys(
-        (errno.EACCES, errno.EPERM), "change who may read or write there, or name another place"
-    ),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "ask for access, or name another place"),
     errno.EROFS: "name another place",
 }
 

@@ -131,8 +131,12 @@ def _endings() -> list[signal.Signals]:
 def _terminate(number: int, frame: object) -> None:
     # A shell that closes passes on the signal it gets: what is being cleaned up hears it once.
     for ending in _endings():
-        signal.signal(ending, signal.SIG_IGN)
+        signal.signal(ending, _heed_no_more)
     raise SystemExit(_fail(_STOPPED, 128 + number))
+
+
+def _heed_no_more(number: int, frame: object) -> None:
+    """Not `SIG_IGN`, about which the interpreter complains when a signal came just before."""
 
 
 def _place(error: OSError) -> str:
