@@ -3,6 +3,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +20,7 @@ import typer
 
 from heterofedsyn import load
 from heterofedsyn.cli.app import app, run
-from heterofedsyn.hub import DEFAULT_METHOD, METHODS
+from heterofedsyn.hub import DEFAULT_METHOD, METHODS, sampling
 from heterofedsyn.hub import release as release_module
 from heterofedsyn.hub.release import MOST_ROWS
 from heterofedsyn.privacy.budget import Conversion
@@ -441,6 +447,71 @@ def test_control_c_leaves_nothing_and_says_so_in_one_line(
     assert sorted(names(desk.folder)) == ALWAYS
 
 
+@contextmanager
+def sampling_for_ever(
+    folder: Path, release: Path, *before: str, stderr: int = subprocess.PIPE
+) -> Iterator[subprocess.Popen[str]]:
+    """A process that draws more rows than anybody waits for, when it has begun to write them."""
+    command = [*before, sys.executable, "-m", "heterofedsyn", "sample", str(release)]
+    process = subprocess.Popen(
+        [*command, "--rows", "1000000000", "--out", "x.csv"],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stderr=stderr,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not any(".x.csv" in name for name in names(folder)):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_nothing_and_is_answered_in_one_line(
+    tmp_path: Path, release: Path, number: signal.Signals
+) -> None:
+    with sampling_for_ever(tmp_path, release) as process:
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert said.splitlines()[-1] == "error: stopped before the end; nothing half-written is left"
+    assert "Traceback" not in said
+    assert names(tmp_path) == set()
+
+
+@pytest.mark.thorough
+def test_a_terminal_that_closes_takes_what_is_half_written_with_it(
+    tmp_path: Path, release: Path
+) -> None:
+    heard, said = os.pipe()
+    with sampling_for_ever(tmp_path, release, stderr=said) as process:
+        os.close(said)
+        os.close(heard)
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)  # while it is cleaning up
+        assert process.wait(60) == 128 + signal.SIGHUP
+    assert names(tmp_path) == set()
+
+
+@pytest.mark.thorough
+def test_a_closed_terminal_does_not_end_what_was_started_to_outlive_it(
+    tmp_path: Path, release: Path
+) -> None:
+    with sampling_for_ever(tmp_path, release, "nohup") as process:
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+
+
 def test_an_unforeseen_error_is_one_line_without_its_text(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -468,6 +539,17 @@ def test_too_little_memory_is_one_line(desk: Desk, monkeypatch: pytest.MonkeyPat
 def test_an_error_is_one_line_whatever_a_path_holds(desk: Desk) -> None:
     desk.run("sample", "a\nb\x1b[31m")
     desk.refused(1, "folder a b [31m;")
+
+
+def test_an_error_of_the_system_names_its_file_and_what_to_do(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "ward/rows.csv")
+
+    monkeypatch.setattr(synthesizer_module, "run_study", fail)
+    desk.simulate(*PLAIN)
+    desk.refused(1, "cannot read or write ward/rows.csv: Permission denied; ", "another place")
 
 
 # SAMPLE
@@ -546,6 +628,22 @@ def test_a_file_is_replaced_when_asked(desk: Desk, release: Path) -> None:
     ask = ["sample", str(release), "--rows", "2", "--out", "d.csv", "--overwrite"]
     assert desk.run(*ask) == 0
     assert pyarrow.csv.read_csv("d.csv").num_rows == 2
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_a_full_disk_is_one_line_with_the_remedy(
+    desk: Desk, release: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    full = desk.folder / "full"
+    full.symlink_to("/dev/full")
+    monkeypatch.setattr(sampling, "_csv", lambda _, schema: pyarrow.csv.CSVWriter(full, schema))
+    monkeypatch.setattr(
+        sampling, "_parquet", lambda _, schema: pyarrow.parquet.ParquetWriter(full, schema)
+    )
+    desk.run("sample", release, "--rows", "100000", "--out", name)
+    place = f"cannot write {name}: No space left on device; make room there, or name another place"
+    assert desk.err == f"error: {place}\n"
+    assert desk.code == 1
 
 
 def test_a_failed_write_leaves_the_old_file(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fuzz import run as fuzz_run
+from fuzz import socket_frame
 from fuzz.changes import MOST_BYTES, changed
 from fuzz.run import TARGETS, known, load
 from heterofedsyn._files import read_whole
@@ -22,6 +25,7 @@ from heterofedsyn.schema import Schema
 from heterofedsyn.site.books import Books
 from heterofedsyn.site.consent import read_consent
 from heterofedsyn.site.receipt import SignedReceipt
+from heterofedsyn.site.service import Service
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
 
 ROOT = Path(__file__).parents[1]
@@ -65,10 +69,37 @@ def test_every_known_input_keeps_the_law_within_its_memory_and_time() -> None:
     assert done.stdout.count(" 0 break the law") == len(TARGETS)
 
 
-def test_what_was_found_is_tried_again() -> None:
-    for folder in (ROOT / "tests" / "fuzz" / "found").iterdir():
-        assert folder.name in TARGETS
-        assert {path.read_bytes() for path in folder.iterdir()} <= {*known(folder.name)}
+def test_what_was_found_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {folder.name for folder in fuzz_run.FOUND.iterdir()} <= {*TARGETS}
+    (tmp_path / "study_file").mkdir()
+    (tmp_path / "study_file" / "named-after-what-it-broke").write_bytes(b"\xf0found")
+    monkeypatch.setattr(fuzz_run, "FOUND", tmp_path)
+    assert b"\xf0found" in known("study_file")
+    assert b"\xf0found" not in known("schema_file")
+
+
+def test_a_target_hears_of_a_broken_thread_and_takes_nobody_elses_news(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail() -> None:
+        raise ValueError
+
+    def in_a_thread() -> None:
+        thread = threading.Thread(target=fail)
+        thread.start()
+        thread.join()
+
+    heard: list[str] = []
+    monkeypatch.setattr(
+        threading, "excepthook", lambda found: heard.append(found.exc_type.__name__)
+    )
+    socket_frame.fuzz_one(b"")
+    in_a_thread()
+    assert heard == ["ValueError"]
+    monkeypatch.setattr(Service, "_one", lambda *_: fail())
+    with pytest.raises(AssertionError, match="a thread ended with ValueError"):
+        socket_frame.fuzz_one(b"")
+    assert heard == ["ValueError"] * 2
 
 
 @pytest.mark.parametrize(

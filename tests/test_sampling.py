@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ from hypothesis import strategies as st
 
 from heterofedsyn import _words
 from heterofedsyn._arrays import Floats
+from heterofedsyn.bench.fresh import in_fresh_process
+from heterofedsyn.bench.scale import draw
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.hub import Release, make_method, sampling
 from heterofedsyn.hub.release import MOST_ROWS, MOST_STREAMED
@@ -174,8 +175,9 @@ def test_many_chunks_come_as_near_the_targets_as_one(
 
 
 def test_every_file_holds_the_same_rows_in_row_groups(
-    release: Release, small: int, tmp_path: Path
+    release: Release, small: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sampling, "STEP", 300)
     rows = release.sample(2_500, seed=release.run.seed)
     folder = release.save(tmp_path / "release", rows=2_500)
     file = pyarrow.parquet.ParquetFile(folder / "synthetic.parquet")
@@ -241,6 +243,28 @@ def test_a_chunk_that_fails_ends_the_drawing(
     assert len(calls) < 10
 
 
+def test_chunks_under_way_are_ended_when_nobody_wants_them(
+    release: Release, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunk, begun, finished = sampling._chunk, threading.Event(), []
+
+    def endless(*arguments: Any) -> pa.Table:
+        if arguments[-1] > 0:
+            begun.set()
+            for _ in range(2_000):  # twenty seconds, in steps
+                time.sleep(0.01)
+            finished.append(arguments[-1])
+        return chunk(*arguments)
+
+    monkeypatch.setattr(sampling, "_chunk", endless)
+    drawing = release.batches(9_000, seed=1)
+    assert next(drawing).num_rows == small
+    assert begun.wait(20)
+    drawing.close()
+    assert not [each for each in threading.enumerate() if each.name.startswith("drawing")]
+    assert finished == []
+
+
 @pytest.mark.thorough
 def test_a_fitted_model_is_fitted_once(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
     release = study("allmarg", synthesizer="pgm", iterations=50)
@@ -255,22 +279,11 @@ def test_a_fitted_model_is_fitted_once(small: int, monkeypatch: pytest.MonkeyPat
     assert len(asked) == 1
 
 
-PEAK = """
-import resource, sys
-from heterofedsyn.cli.app import run
-assert run(["sample", "made", "--seed", "1", "--out", "a.parquet", "--rows", sys.argv[1]]) == 0
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-"""
-
-
 @pytest.mark.slow
 def test_memory_does_not_grow_with_rows(tmp_path: Path) -> None:
-    study("independent").save(tmp_path / "made", rows=1)
-    peaks = []
-    for rows in (4, 40):
-        command = [sys.executable, "-c", PEAK, str(rows * sampling.CHUNK)]
-        found = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
-        peaks.append(int(found.stdout) / 1024)
-        (tmp_path / "a.parquet").unlink()
+    made = study("independent").save(tmp_path / "made", rows=1)
+    few, many = (
+        in_fresh_process(draw, str(made), chunks * sampling.CHUNK).peak for chunks in (4, 40)
+    )
     # Ten million rows would take at least 40 bytes each: 400 MiB.
-    assert peaks[1] < peaks[0] + 100
+    assert many < few + 100

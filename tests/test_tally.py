@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heterofedsyn import marginals
+from heterofedsyn.bench.fresh import in_fresh_process
 from heterofedsyn.errors import DataError
 from heterofedsyn.marginals import Counts, TableCounts, Tally, count_pairs
 from heterofedsyn.marginals.counts import PairCounts, View, whole
 from heterofedsyn.marginals.cover import cover
 from heterofedsyn.schema import Domain, EncodedTable
 from support import dependent_table, tables
+from tally_support import kept_rows
 
 DOMAIN = Domain(("a", "b", "c", "d"), (3, 40, 2, 7))
 
@@ -137,30 +137,29 @@ def test_triples_count_what_pairs_count(table: EncodedTable, threads: int) -> No
         assert np.array_equal(found.counts, alone[found.clique])
 
 
-PEAK = """
-import sys
-from pathlib import Path
-import numpy as np
-from heterofedsyn.marginals import Tally
-from heterofedsyn.schema import Domain
-names = tuple(f"a{i}" for i in range(10))
-rng = np.random.default_rng(0)
-codes = rng.integers(0, 30, (10, 100_000)).astype(np.uint8)
-with Tally(Domain(names, (30,) * 10)) as tally:
-    for _ in range(int(sys.argv[1])):
-        tally.add(codes)
-    assert tally.counts().rows == 100_000 * int(sys.argv[1])
-print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
-"""
+# MEMORY
+
+FEW_VALUES = Domain(tuple(f"a{i}" for i in range(10)), (30,) * 10)
+MANY_VALUES = Domain(("a", "b", "c"), (9_000, 9_000, 2))
+"""A pair of these has more cells than are ever kept as counts."""
 
 
 @pytest.mark.thorough
-def test_memory_does_not_grow_with_rows() -> None:
-    def peak(batches: int) -> int:
-        run = subprocess.run(
-            [sys.executable, "-c", PEAK, str(batches)], capture_output=True, text=True, check=True
-        )
-        return int(run.stdout)
+def test_memory_does_not_grow_with_rows_that_are_kept_as_counts() -> None:
+    few, many = (in_fresh_process(kept_rows, FEW_VALUES, n).result for n in (40, 400))
+    assert not few.as_codes
+    assert not many.as_codes
+    assert many.codes > few.codes + 300
+    assert many.counting < few.counting + 29
 
-    few, many = peak(40), peak(400)  # 40 MB of codes, and 400 MB
-    assert many < few + 30_000
+
+@pytest.mark.thorough
+def test_memory_does_not_grow_with_rows_that_are_kept_as_codes() -> None:
+    few, many = (in_fresh_process(kept_rows, MANY_VALUES, n).result for n in (60, 600))
+    assert few.as_codes
+    assert many.as_codes
+    more = many.codes - few.codes
+    assert more > 300
+    assert many.adding < few.adding + 29
+    assert many.anonymous < few.anonymous + 29
+    assert many.counting < few.counting + more + 29  # mapped once, never copied

@@ -13,6 +13,22 @@ from pathlib import Path
 
 from heterofedsyn.errors import HeterofedsynError, UsageError
 
+_REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room there, or name another place"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "ask for access, or name another place"),
+    errno.EROFS: "name another place",
+}
+
+
+def reason(error: OSError) -> str:
+    """Why a file cannot be read or written, and what to do where that is known.
+
+    >>> reason(OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28]"))
+    'No space left on device; make room there, or name another place'
+    """
+    remedy = _REMEDIES.get(error.errno or 0)
+    return _cause(error) + (f"; {remedy}" if remedy else "")
+
 
 def read_whole(path: str | os.PathLike[str], most: int) -> bytes:
     """All bytes of a regular file; whatever else there is, nothing waits for it or reads on.
@@ -48,7 +64,7 @@ def check_place(target: Path) -> None:
             raise UsageError(f"cannot write {target}: {above} is a file; name another place")
         allowed = os.access(above, os.W_OK | os.X_OK)
     except OSError as error:
-        raise UsageError(f"cannot write {target}: {_reason(error)}; name another place") from None
+        raise UsageError(f"cannot write {target}: {_cause(error)}; name another place") from None
     if not allowed:
         raise UsageError(
             f"cannot write {target}: writing in {above} is not permitted; name another place"
@@ -73,7 +89,7 @@ def written_whole(target: Path) -> Iterator[Path]:
         for folder in (place.parent, *(folder.parent for folder in missing)):
             _flush(folder)
     except OSError as error:
-        raise HeterofedsynError(f"cannot write {target}: {_reason(error)}") from None
+        raise HeterofedsynError(f"cannot write {target}: {reason(error)}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         for folder in missing:
@@ -95,7 +111,7 @@ def file_written_whole(target: Path) -> Iterator[Path]:
         partial.replace(place)
         _flush(place.parent)
     except OSError as error:
-        raise HeterofedsynError(f"cannot write {target}: {_reason(error)}") from None
+        raise HeterofedsynError(f"cannot write {target}: {reason(error)}") from None
     finally:
         partial.unlink(missing_ok=True)
 
@@ -128,7 +144,10 @@ def _real(target: Path) -> Path:
     return Path(os.path.realpath(target))
 
 
-def _reason(error: OSError) -> str:
+def _cause(error: OSError) -> str:
+    """What the system found wrong; libraries put words of their own around it."""
+    if error.errno in _REMEDIES:
+        return os.strerror(error.errno)
     return error.strerror or type(error).__name__
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 import warnings
 from atexit import register
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -40,6 +42,23 @@ def check_words(text: str) -> None:
     assert 0 < len(text) <= MOST_LETTERS, f"a message has {len(text):,} letters"
     assert SECRET not in text, "a message holds a record's value"
     assert "unexpected" not in text, text
+
+
+@contextmanager
+def no_broken_thread() -> Iterator[None]:
+    """Meanwhile no thread may end with an exception; whoever heard of one before still does."""
+    former, broken = threading.excepthook, list[str]()
+
+    def hear(found: threading.ExceptHookArgs) -> None:
+        broken.append(found.exc_type.__name__)
+        former(found)
+
+    threading.excepthook = hear
+    try:
+        yield
+    finally:
+        threading.excepthook = former
+    assert not broken, f"a thread ended with {broken.pop()}"
 
 
 @cache

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agent_support import FreshNoise, approved_study, books_of, make_site
 from fuzz import site_message
-from fuzz.law import SECRET, check_words, folder
+from fuzz.law import SECRET, check_words, folder, no_broken_thread
 from heterofedsyn.site.agent import Agent, Refused
 from heterofedsyn.site.service import Service, ask
 from heterofedsyn.site.site import MOST_QUERY_BYTES
@@ -48,6 +48,7 @@ def examples() -> list[bytes]:
     ]
 
 
+@no_broken_thread()
 def fuzz_one(data: bytes) -> None:
     said = _served().ask(data)
     whole = len(data) >= 8 and _LENGTH.unpack(data[:8])[0] <= min(len(data) - 8, MOST_QUERY_BYTES)
@@ -69,8 +70,6 @@ class _Served:
             file.write(f"{SECRET},v0,v0\n")
         approved_study(settings)
         self._lines: list[str] = []
-        self._broken: list[str] = []
-        threading.excepthook = lambda found: self._broken.append(found.exc_type.__name__)
         self._path = settings.socket
         log: Callable[[str], None] = self._lines.append
         agent = Agent(settings, books_of(settings), noise=FreshNoise(), log=log)
@@ -78,7 +77,8 @@ class _Served:
         threading.Thread(target=service.run, daemon=True).start()
 
     def ask(self, data: bytes) -> bytes:
-        """All that comes back to these bytes."""
+        """All that comes back to these bytes, once the threads that served them are gone."""
+        others = {*threading.enumerate()}
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(20)
             connection.connect(str(self._path))
@@ -89,9 +89,10 @@ class _Served:
             with suppress(ConnectionResetError):
                 while part := connection.recv(2**16):
                     said += part
+        for thread in {*threading.enumerate()} - others:
+            thread.join(20)
         while self._lines:
             check_words(self._lines.pop())
-        assert not self._broken, f"a thread of the service ended with {self._broken.pop()}"
         return said
 
 

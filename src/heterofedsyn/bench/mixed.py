@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,11 +64,11 @@ def write_mixed(path: Path, rows: int, sets: int = 1, kind: str | None = None) -
     first = next(batches)
     if (kind or path.suffix) == ".csv":
         with csv.CSVWriter(path, first.schema) as text:
-            for batch in (first, *batches):
+            for batch in chain([first], batches):
                 text.write(batch)
     else:
         with pq.ParquetWriter(path, first.schema) as file:
-            for batch in (first, *batches):
+            for batch in chain([first], batches):
                 file.write(batch)
     return path
 

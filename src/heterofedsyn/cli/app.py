@@ -8,13 +8,14 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from heterofedsyn import __version__
+from heterofedsyn._files import reason
 from heterofedsyn.cli import (
     bench,
     demo,
@@ -70,7 +71,8 @@ def root(
 
 def main() -> None:
     """Run the command line; exit codes: 0 done, 1 failed, 2 wrong use, 3 refused for privacy."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in _endings():
+        signal.signal(number, _terminate)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -92,7 +94,7 @@ def run(arguments: list[str]) -> int:
         _close_output()
         if isinstance(error, BrokenPipeError):
             return 1
-        return _fail(f"cannot read or write: {error.strerror or type(error).__name__}", 1)
+        return _fail(f"cannot read or write{_place(error)}: {reason(error)}", 1)
     except MemoryError:
         return _fail("there is not enough memory for this; ask for fewer rows or bins", 1)
     except Exception as error:
@@ -120,8 +122,27 @@ def _plain_warnings() -> Iterator[None]:
         yield
 
 
+def _endings() -> list[signal.Signals]:
+    """Signals that end a command early: also that of a closed terminal, unless it is ignored."""
+    closed = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []  # not on Windows
+    return [signal.SIGTERM, *(n for n in closed if signal.getsignal(n) is not signal.SIG_IGN)]
+
+
 def _terminate(number: int, frame: object) -> None:
+    # A shell that closes passes on the signal it gets: what is being cleaned up hears it once.
+    for ending in _endings():
+        signal.signal(ending, _heed_no_more)
     raise SystemExit(_fail(_STOPPED, 128 + number))
+
+
+def _heed_no_more(number: int, frame: object) -> None:
+    """Not `SIG_IGN`, about which the interpreter complains when a signal came just before."""
+
+
+def _place(error: OSError) -> str:
+    """The file that an error is about, where it has one."""
+    name = error.filename
+    return f" {os.fsdecode(name)}" if isinstance(name, str | bytes | os.PathLike) else ""
 
 
 def _close_output() -> None:
@@ -149,5 +170,6 @@ def _misused(error: Any, arguments: list[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"error: {plain(message)}", file=sys.stderr)
+    with suppress(OSError):  # a terminal that is gone hears nothing
+        print(f"error: {plain(message)}", file=sys.stderr)
     return code

@@ -6,8 +6,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from ctypes import c_ulong, py_object, pythonapi
+from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from threading import Lock, get_ident
+from typing import IO, TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -18,8 +21,13 @@ from heterofedsyn.schema import EncodedTable, Schema, decode
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Result = TypeVar("Result")
+
 CHUNK = 2**18
 """Rows that are drawn together. Each chunk is as near the targets as so many rows can be."""
+
+STEP = 2**14
+"""Rows that are written as text in one go; in between Ctrl-C is heard."""
 
 AT_ONCE = 2
 """Chunks drawn at the same time; more would be faster on some machines, and fill any memory."""
@@ -35,15 +43,16 @@ def draw(schema: Schema, model: Model, rows: int, seed: int) -> Generator[pa.Tab
     for targets in model.targets:
         _ = targets.estimates  # once, before several threads ask for them
     waiting: deque[Future[pa.Table]] = deque()
-    pool = ThreadPoolExecutor(min(AT_ONCE, cores()), "drawing")
+    pool, calls = ThreadPoolExecutor(min(AT_ONCE, cores()), "drawing"), _Calls()
     try:
         for number, counts in chunks:
-            waiting.append(pool.submit(_chunk, schema, model, counts, seed, number))
+            waiting.append(pool.submit(calls.run, _chunk, schema, model, counts, seed, number))
             if len(waiting) > AT_ONCE:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
     finally:
+        calls.stop()
         pool.shutdown(cancel_futures=True)
 
 
@@ -70,6 +79,41 @@ def _chunk(schema: Schema, model: Model, counts: list[int], seed: int, number: i
     return decode(schema, EncodedTable.concatenate(tables), rng)
 
 
+class _Stopped(BaseException):
+    """Ends a call that nobody waits for any longer."""
+
+
+class _Calls:
+    """Calls in threads, which can be ended as Ctrl-C ends the main one: between two steps.
+
+    A chunk takes many seconds, and nobody who stops a drawing wants to wait for those under way.
+    """
+
+    def __init__(self) -> None:
+        self._turn = Lock()
+        self._under_way: set[int] = set()
+        self._stopped = False
+
+    def run(self, work: Callable[..., Result], *arguments: object) -> Result:
+        """What the work returns, unless it is stopped."""
+        with self._turn:
+            if self._stopped:
+                raise _Stopped
+            self._under_way.add(get_ident())
+        try:
+            return work(*arguments)
+        finally:
+            with self._turn:
+                self._under_way.discard(get_ident())
+
+    def stop(self) -> None:
+        """End the calls under way, and let no other begin."""
+        with self._turn:  # so that a thread hears of it inside `run`, or not at all
+            self._stopped = True
+            for thread in self._under_way:
+                pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread), py_object(_Stopped))
+
+
 def write(
     tables: Generator[pa.Table],
     *,
@@ -85,18 +129,23 @@ def write(
     rows = 0
     with ExitStack() as stack:
         stack.callback(tables.close)
-        writers = []
+        writers: list[Callable[[pa.Table], None]] = []
         for table in tables:
             if not rows and csv is not None:
-                writers.append(stack.enter_context(_csv(csv, table.schema)))
+                writers.append(partial(_in_steps, stack.enter_context(_csv(csv, table.schema))))
             if not rows and parquet is not None:
-                writers.append(stack.enter_context(_parquet(parquet, table.schema)))
+                writers.append(stack.enter_context(_parquet(parquet, table.schema)).write_table)
             for writer in writers:
-                writer.write_table(table)
+                writer(table)
             rows += table.num_rows
             if watch is not None:
                 watch(rows)
     return rows
+
+
+def _in_steps(writer: pa.csv.CSVWriter, table: pa.Table) -> None:
+    for start in range(0, table.num_rows, STEP):
+        writer.write_table(table.slice(start, STEP))
 
 
 def _csv(target: Path | IO[bytes], schema: pa.Schema) -> pa.csv.CSVWriter:
