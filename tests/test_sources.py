@@ -27,6 +27,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from heterofedsyn.bench.fresh import in_fresh_process
+from heterofedsyn.bench.scale import read_only
 from heterofedsyn.errors import DataError, HeterofedsynError, UsageError
 from heterofedsyn.schema import Schema, draft, encode
 from heterofedsyn.sources import Source, open_source
@@ -605,15 +607,6 @@ def test_pandas_columns_without_text_names_and_odd_indexes_are_read() -> None:
     assert draft(source.batches()).domain.names == ("0", "b")
 
 
-PEAK = """
-import re, sys
-from pathlib import Path
-from heterofedsyn.sources import open_source
-rows = sum(batch.num_rows for batch in open_source(sys.argv[1]).batches())
-print(rows, re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "parquet", "notes.parquet"])
 def test_memory_does_not_grow_with_rows(tmp_path: Path, kind: str) -> None:
@@ -629,9 +622,7 @@ def test_memory_does_not_grow_with_rows(tmp_path: Path, kind: str) -> None:
             pyarrow.csv.write_csv(table, place)
         else:
             pq.write_table(table, place, row_group_size=many)
-        command = [sys.executable, "-c", PEAK, str(place)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        read, peak = map(int, done.stdout.split())
-        assert read == many
-        peaks.append(peak)
-    assert peaks[1] < peaks[0] + 60_000, peaks  # KiB
+        cost = in_fresh_process(read_only, [str(place)], tuple(table.column_names))
+        assert cost.result == many
+        peaks.append(cost.peak)
+    assert peaks[1] < peaks[0] + 58, peaks  # MiB
