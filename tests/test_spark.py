@@ -201,6 +201,17 @@ def test_a_source_is_read_once(cluster: SparkSession, tmp_path: Path) -> None:
     assert_same_counts(counts, count([open_source(table)], schema).counts, every_view(schema))
 
 
+def test_two_counts_of_one_table_have_a_copy_each(cluster: SparkSession, tmp_path: Path) -> None:
+    schema, table = numbers(1_000, size=300)
+    pq.write_table(table, tmp_path / "t.parquet")
+    frame = cluster.read.parquet(str(tmp_path / "t.parquet"))
+    one, other = (count([open_source(frame)], schema).counts for _ in range(2))
+    assert isinstance(one, SparkCounts)
+    one.close()
+    (tmp_path / "t.parquet").unlink()
+    assert_same_counts(other, count([open_source(table)], schema).counts, every_view(schema))
+
+
 def test_counts_wider_than_one_job_and_one_slot_are_put_together(
     cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +41,8 @@ class Task:
     schema: str
     unit: str | None = None
     version: str = __version__
+    name: str = field(default_factory=lambda: uuid4().hex)
+    """Tells the task from any other: Spark keeps one copy for tasks that are equal."""
 
     def encoder(self) -> Encoder:
         """An encoder by the schema.
