@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -457,6 +462,57 @@ def test_nothing_is_kept_of_a_table_that_cannot_be_read(cluster: SparkSession) -
     with pytest.raises(DataError):
         count([open_source("spark:SELECT raise_error('x') AS c0 FROM range(9)")], schema)
     assert cached(cluster) == before
+
+
+@contextmanager
+def signalled(cluster: SparkSession, number: signal.Signals) -> Iterator[None]:
+    """Sends a signal to this process as soon as Spark works on something, and a moment has gone."""
+    status = cluster.sparkContext.statusTracker()
+
+    def send() -> None:
+        while not status.getActiveStageIds():
+            time.sleep(0.05)
+        time.sleep(0.5)
+        os.kill(os.getpid(), number)
+
+    def terminate(*_: object) -> None:
+        raise SystemExit
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    thread = Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("reading", ["count", "check", "batches", "a round"])
+def test_a_signal_ends_what_spark_works_on(
+    cluster: SparkSession,
+    capfd: pytest.CaptureFixture[str],
+    number: signal.Signals,
+    reading: str,
+) -> None:
+    schema, _ = numbers(0, columns=2)
+    endless = "FROM range(100000) AS a, range(20000) AS b"
+    rows = open_source(f"spark:SELECT a.id % 5 AS c0, b.id % 5 AS c1 {endless}")
+    codes = cluster.sql(f"SELECT X'0102' AS codes, CAST(NULL AS BINARY) AS fit {endless}")
+    work: dict[str, Callable[[], object]] = {
+        "count": lambda: count([rows], schema),
+        "check": lambda: check([rows], schema),
+        "batches": lambda: list(rows.batches()),
+        "a round": lambda: SparkCounts("t", schema.domain, 10, codes).of(whole(("c0", "c1"))),
+    }
+    before = cached(cluster)
+    expected = KeyboardInterrupt if number == signal.SIGINT else SystemExit
+    with signalled(cluster, number), pytest.raises(expected):
+        work[reading]()
+    assert not cluster.sparkContext.statusTracker().getActiveJobsIds()
+    assert cached(cluster) == before
+    assert capfd.readouterr().err == ""
 
 
 def test_workers_of_another_version_are_refused(
