@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from subprocess import DEVNULL
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
@@ -190,12 +194,20 @@ def _started() -> SparkSession:
 
 
 def _start_alone() -> None:
-    """Starts Spark on this machine."""
+    """Starts Spark on this machine, where it prints nothing and leaves nothing behind."""
     from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    SparkContext(conf=SparkConf().setAll(list(_ALONE.items())))
+    tables = tempfile.mkdtemp(prefix="heterofedsyn-spark-")
+    atexit.register(shutil.rmtree, tables, ignore_errors=True)
+    conf = SparkConf().setAll([*_ALONE.items(), ("spark.sql.warehouse.dir", tables)])
+    if SparkContext._gateway is None:
+        gateway = launch_gateway(conf, {"stdout": DEVNULL, "stderr": DEVNULL})  # type: ignore[no-untyped-call]
+    else:
+        gateway = SparkContext._gateway  # that of a session which has ended
+    SparkContext(conf=conf, gateway=gateway)
 
 
 def context_of(session: SparkSession) -> SparkContext | None:
