@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -472,6 +473,48 @@ def test_nothing_is_kept_of_a_table_that_cannot_be_read(cluster: SparkSession) -
     with pytest.raises(DataError):
         count([open_source("spark:SELECT raise_error('x') AS c0 FROM range(9)")], schema)
     assert cached(cluster) == before
+
+
+def test_rows_are_told_of_as_partitions_are_done(cluster: SparkSession) -> None:
+    def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            time.sleep(batch.column(0)[0].as_py() / 2)
+            yield batch
+
+    schema, _ = numbers(0, columns=1)
+    rows = cluster.range(4, numPartitions=4).mapInArrow(slow, "c0 long")
+    people = rows.selectExpr("c0", "'x' AS person")
+    for reading, unit in ((count, None), (check, "person")):
+        heard: list[int] = []
+        reading([open_source(people)], schema, unit=unit, watch=heard.append)
+        assert heard == sorted(heard)
+        assert len(set(heard)) > 1
+        assert heard[-1] == 4
+
+
+def test_the_command_line_says_how_far_spark_is_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    schema, _ = numbers(0, columns=1)
+    schema.save(tmp_path / "s.toml")
+    arguments = ["schema", "check", "--schema", "s.toml", "--data"]
+    endless = "spark:SELECT id % 5 AS c0 FROM range(0, 20000000000, 1, 100000)"
+    with subprocess.Popen(
+        [sys.executable, "-m", "heterofedsyn", *arguments, endless],
+        cwd=tmp_path,
+        env={k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert re.match(r"reading: [\d,]+00,000 rows so far, ", process.stderr.readline())
+            process.terminate()
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 128 + signal.SIGTERM
+    *more, last = said.splitlines()
+    assert all(line.startswith("reading: ") for line in more)
+    assert last == "error: stopped before the end; nothing half-written is left"
 
 
 @contextmanager

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -21,10 +21,13 @@ from heterofedsyn.schema import Domain, Encoder, Fit, Schema
 from heterofedsyn.schema.table import code_type
 from heterofedsyn.site import _spark_work as work
 from heterofedsyn.sources import Watch, unwatched
-from heterofedsyn.sources.spark import Jobs, SparkSource, one_line
+from heterofedsyn.sources.spark import Jobs, SparkSource, context_of, one_line
 
 if TYPE_CHECKING:
+    from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
+
+_T = TypeVar("_T")
 
 _MOST_JOB_CELLS = 2**24
 """Cells that a worker counts at once: 128 MiB."""
@@ -90,9 +93,9 @@ def count(
         DataError: if the rows cannot be read to their end.
     """
     domain = schema.domain
-    reading = _Reading(sources, schema, unit, max_rows_per_unit)
+    reading = _Reading.of(sources, schema, unit, max_rows_per_unit)
     with one_line(reading.name):
-        copy, fit = Jobs(reading.session).run(reading.keep)
+        copy, fit = reading.run(reading.keep, watch)
         try:
             watch(fit.rows_read)
             rows = fit.rows_read - fit.rows_dropped - fit.rows_over
@@ -116,9 +119,9 @@ def check(
     watch: Watch = unwatched,
 ) -> Fit:
     """How the rows of one holder fit a schema; nothing of them is kept."""
-    reading = _Reading(sources, schema, unit, max_rows_per_unit)
+    reading = _Reading.of(sources, schema, unit, max_rows_per_unit)
     with one_line(reading.name):
-        fit = Jobs(reading.session).run(reading.check)
+        fit = reading.run(reading.check, watch)
     watch(fit.rows_read)
     return fit
 
@@ -131,6 +134,15 @@ class _Reading:
     schema: Schema
     unit: str | None
     most: int
+    read: Accumulator[int] | None
+    """Rows of the partitions that are done, twice where one is tried again: for progress alone."""
+
+    @classmethod
+    def of(
+        cls, sources: Sequence[SparkSource], schema: Schema, unit: str | None, most: int
+    ) -> _Reading:
+        context = context_of(sources[0].frame.sparkSession)
+        return cls(sources, schema, unit, most, context.accumulator(0) if context else None)
 
     @property
     def name(self) -> str:
@@ -146,6 +158,18 @@ class _Reading:
     def session(self) -> SparkSession:
         """Where the rows are."""
         return self.sources[0].frame.sparkSession
+
+    def run(self, action: Callable[[], _T], watch: Watch) -> _T:
+        """What an action gives; meanwhile `watch` hears how many rows are encoded."""
+        heard = 0
+
+        def pulse() -> None:
+            nonlocal heard
+            if self.read is not None and self.read.value > heard:
+                heard = self.read.value
+                watch(heard)
+
+        return Jobs(self.session).run(action, pulse)
 
     def keep(self) -> tuple[DataFrame, Fit]:
         """A copy that Spark keeps, and how the rows fitted."""
@@ -173,7 +197,7 @@ class _Reading:
         from pyspark.sql import DataFrame, Window, functions
 
         columns = self.columns
-        task = work.Task(self.schema.to_toml(), self.unit)
+        task = work.Task(self.schema.to_toml(), self.unit, self.read)
         encode = work.Encode(task) if self.unit is None else work.EncodeRecords(task)
         kind = work.COPY if self.unit is None else work.RECORDS
         for source in self.sources:
