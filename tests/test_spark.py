@@ -442,12 +442,20 @@ def test_queries_may_end_in_a_semicolon_or_a_comment(cluster: SparkSession) -> N
 
 def test_a_file_that_is_cut_short_is_told_apart(cluster: SparkSession, tmp_path: Path) -> None:
     schema, table = numbers(20_000, columns=1)
-    pq.write_table(table, tmp_path / "t.parquet", compression="none")
-    whole_file = (tmp_path / "t.parquet").read_bytes()
-    for cut in (whole_file[:-50], whole_file[:500] + whole_file[900:]):
-        (tmp_path / "t.parquet").write_bytes(cut)
-        with pytest.raises(DataError, match="Spark query: a file is damaged or cut short; make it"):
-            count([open_source(f"spark:SELECT * FROM parquet.`{tmp_path}/t.parquet`")], schema)
+    path = tmp_path / "who=secret" / "the rows.parquet"
+    path.parent.mkdir()
+    pq.write_table(table, path, compression="none")
+    whole_file = path.read_bytes()
+    for cut, what in (
+        (whole_file[:-50], "a file"),
+        (whole_file[:500] + whole_file[900:], "'the rows.parquet'"),
+    ):
+        path.write_bytes(cut)
+        with pytest.raises(DataError) as caught:
+            count([open_source(f"spark:SELECT * FROM parquet.`{path}`")], schema)
+        assert str(caught.value) == (
+            f"the Spark query: {what} is damaged or cut short; make it again"
+        )
 
 
 def test_a_missing_column_or_an_unsuitable_one_is_named(cluster: SparkSession) -> None:

@@ -17,6 +17,7 @@ from functools import partial
 from subprocess import DEVNULL
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import unquote
 from uuid import uuid4
 
 import pyarrow as pa
@@ -85,10 +86,15 @@ _KNOWN = {
     r"Connection refused|UNAVAILABLE|SparkContext (?:was|has been) (?:shut|stopped)": (
         "the cluster does not answer; check that it runs"
     ),
-    r"FAILED_TO_CREATE_PLAN_FOR_DIRECT_QUERY|CANNOT_READ_FILE_FOOTER|FAILED_READ_FILE\.NO_HINT": (
-        "a file is damaged or cut short; make it again"
-    ),
 }
+_DAMAGED = re.compile(
+    r"FAILED_TO_CREATE_PLAN_FOR_DIRECT_QUERY|CANNOT_READ_FILE_FOOTER|FAILED_READ_FILE\.NO_HINT"
+)
+_DAMAGED_FILE = re.compile(
+    r"(?:An error occurred while calling \S+\n: org\.apache\.spark\.SparkException: )?"
+    r"\[FAILED_READ_FILE\.NO_HINT\] Encountered error while reading file (\S+)\.\s+SQLSTATE"
+)
+"""The address of a file, where a message begins with it; further on it could be a row's words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,6 +330,11 @@ def _explain(error: Exception) -> str:
     for pattern, explained in _KNOWN.items():
         if re.search(pattern, message):
             return explained
+    if _DAMAGED.search(message):
+        file = _DAMAGED_FILE.match(message)
+        # Its name alone: folders may be named after the values of a column.
+        what = repr(unquote(file.group(1).rpartition("/")[2])) if file else "a file"
+        return f"{what} is damaged or cut short; make it again"
     # The name of a condition is Spark's own word; the rest of a message may hold values.
     condition = _CONDITION.search(message)
     said = condition.group(1) if condition else type(error).__name__
