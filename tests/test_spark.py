@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 
 from agent_support import approved_study, ask, books_of, make_site
@@ -649,6 +650,16 @@ def test_every_thread_counts_in_the_same_session(cluster: SparkSession) -> None:
         source = thread.submit(open_source, "spark:SELECT 3 AS c0").result()
         found = thread.submit(count, [source], schema).result()
     assert found.counts.of(whole(("c0",))).tolist() == [0, 0, 0, 1, 0]
+
+
+def test_a_context_that_has_no_session_yet_is_taken(
+    cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none() -> SparkSession:
+        raise PySparkRuntimeError(errorClass="NO_ACTIVE_OR_DEFAULT_SESSION", messageParameters={})
+
+    monkeypatch.setattr(SparkSession, "active", none)
+    assert session().sparkContext is cluster.sparkContext
 
 
 def test_what_spark_keeps_on_disk_cannot_be_read_without_its_session(

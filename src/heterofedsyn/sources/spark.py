@@ -187,13 +187,15 @@ def session() -> SparkSession:
 
 def _started() -> SparkSession:
     """A session, made now unless another thread has made one meanwhile."""
+    from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     with _STARTING:
         with suppress(PySparkRuntimeError):
             return SparkSession.active()
-        if not any(os.environ.get(name) for name in _CONFIGURED):
+        configured = any(os.environ.get(name) for name in _CONFIGURED)
+        if not configured and SparkContext._active_spark_context is None:
             _start_alone()
         builder: SparkSession.Builder = SparkSession.builder
         return builder.getOrCreate()
