@@ -33,7 +33,6 @@ def cluster(local_files: Path) -> Iterator[SparkSession]:
         for name in ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS"):
             patch.delenv(name, raising=False)
         patch.setenv("SPARK_LOCAL_DIRS", str(local_files))
-        patch.chdir(local_files)  # Spark makes its folder of tables where it is started
         started = spark.session()
         started.conf.set("spark.sql.shuffle.partitions", "4")
     yield started

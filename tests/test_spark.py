@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import gc
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -20,6 +26,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 
 from agent_support import approved_study, ask, books_of, make_site
@@ -201,6 +208,17 @@ def test_a_source_is_read_once(cluster: SparkSession, tmp_path: Path) -> None:
     assert_same_counts(counts, count([open_source(table)], schema).counts, every_view(schema))
 
 
+def test_two_counts_of_one_table_have_a_copy_each(cluster: SparkSession, tmp_path: Path) -> None:
+    schema, table = numbers(1_000, size=300)
+    pq.write_table(table, tmp_path / "t.parquet")
+    frame = cluster.read.parquet(str(tmp_path / "t.parquet"))
+    one, other = (count([open_source(frame)], schema).counts for _ in range(2))
+    assert isinstance(one, SparkCounts)
+    one.close()
+    (tmp_path / "t.parquet").unlink()
+    assert_same_counts(other, count([open_source(table)], schema).counts, every_view(schema))
+
+
 def test_counts_wider_than_one_job_and_one_slot_are_put_together(
     cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,20 +391,30 @@ for table in ("spark:SELECT CAST(s AS INT) AS c0 FROM words", frame):
 """
 
 
-def test_nothing_that_a_process_prints_holds_a_row(tmp_path: Path) -> None:
+def test_a_process_prints_no_row_and_nothing_of_spark_and_leaves_no_file(tmp_path: Path) -> None:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
     run = subprocess.run(
         [sys.executable, "-c", LOUD],
         cwd=tmp_path,
-        env=kept,
+        env=kept | {"TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=240,
         check=True,
     )
     assert run.stdout.split() == ["True"] * 4
-    assert "secret" not in run.stderr
-    assert "pandas" not in run.stderr
+    assert run.stderr == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_table_that_the_session_keeps_is_read_by_its_name(cluster: SparkSession) -> None:
+    table = pa.table({"c0": [1, 2]})
+    cluster.createDataFrame(table).coalesce(1).write.saveAsTable("kept")
+    try:
+        assert pa.Table.from_batches(open_source("spark:default.kept").batches()) == table
+    finally:
+        cluster.sql("DROP TABLE kept")
+    assert not Path("spark-warehouse").exists()
 
 
 @pytest.mark.parametrize(
@@ -415,12 +443,20 @@ def test_queries_may_end_in_a_semicolon_or_a_comment(cluster: SparkSession) -> N
 
 def test_a_file_that_is_cut_short_is_told_apart(cluster: SparkSession, tmp_path: Path) -> None:
     schema, table = numbers(20_000, columns=1)
-    pq.write_table(table, tmp_path / "t.parquet", compression="none")
-    whole_file = (tmp_path / "t.parquet").read_bytes()
-    for cut in (whole_file[:-50], whole_file[:500] + whole_file[900:]):
-        (tmp_path / "t.parquet").write_bytes(cut)
-        with pytest.raises(DataError, match="Spark query: a file is damaged or cut short; make it"):
-            count([open_source(f"spark:SELECT * FROM parquet.`{tmp_path}/t.parquet`")], schema)
+    path = tmp_path / "who=secret" / "the rows.parquet"
+    path.parent.mkdir()
+    pq.write_table(table, path, compression="none")
+    whole_file = path.read_bytes()
+    for cut, what in (
+        (whole_file[:-50], "a file"),
+        (whole_file[:500] + whole_file[900:], "'the rows.parquet'"),
+    ):
+        path.write_bytes(cut)
+        with pytest.raises(DataError) as caught:
+            count([open_source(f"spark:SELECT * FROM parquet.`{path}`")], schema)
+        assert str(caught.value) == (
+            f"the Spark query: {what} is damaged or cut short; make it again"
+        )
 
 
 def test_a_missing_column_or_an_unsuitable_one_is_named(cluster: SparkSession) -> None:
@@ -446,6 +482,99 @@ def test_nothing_is_kept_of_a_table_that_cannot_be_read(cluster: SparkSession) -
     with pytest.raises(DataError):
         count([open_source("spark:SELECT raise_error('x') AS c0 FROM range(9)")], schema)
     assert cached(cluster) == before
+
+
+def test_rows_are_told_of_as_partitions_are_done(cluster: SparkSession) -> None:
+    def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            time.sleep(batch.column(0)[0].as_py() / 2)
+            yield batch
+
+    schema, _ = numbers(0, columns=1)
+    rows = cluster.range(4, numPartitions=4).mapInArrow(slow, "c0 long")
+    people = rows.selectExpr("c0", "'x' AS person")
+    for reading, unit in ((count, None), (check, "person")):
+        heard: list[int] = []
+        reading([open_source(people)], schema, unit=unit, watch=heard.append)
+        assert heard == sorted(heard)
+        assert len(set(heard)) > 1
+        assert heard[-1] == 4
+
+
+def test_the_command_line_says_how_far_spark_is_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    schema, _ = numbers(0, columns=1)
+    schema.save(tmp_path / "s.toml")
+    arguments = ["schema", "check", "--schema", "s.toml", "--data"]
+    endless = "spark:SELECT id % 5 AS c0 FROM range(0, 20000000000, 1, 100000)"
+    with subprocess.Popen(
+        [sys.executable, "-m", "heterofedsyn", *arguments, endless],
+        cwd=tmp_path,
+        env={k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert re.match(r"reading: [\d,]+00,000 rows so far, ", process.stderr.readline())
+            process.terminate()
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 128 + signal.SIGTERM
+    *more, last = said.splitlines()
+    assert all(line.startswith("reading: ") for line in more)
+    assert last == "error: stopped before the end; nothing half-written is left"
+
+
+@contextmanager
+def signalled(cluster: SparkSession, number: signal.Signals) -> Iterator[None]:
+    """Sends a signal to this process as soon as Spark works on something, and a moment has gone."""
+    status = cluster.sparkContext.statusTracker()
+
+    def send() -> None:
+        while not status.getActiveStageIds():
+            time.sleep(0.05)
+        time.sleep(0.5)
+        os.kill(os.getpid(), number)
+
+    def terminate(*_: object) -> None:
+        raise SystemExit
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    thread = Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("reading", ["count", "check", "batches", "a round"])
+def test_a_signal_ends_what_spark_works_on(
+    cluster: SparkSession,
+    capfd: pytest.CaptureFixture[str],
+    number: signal.Signals,
+    reading: str,
+) -> None:
+    schema, _ = numbers(0, columns=2)
+    endless = "FROM range(100000) AS a, range(20000) AS b"
+    rows = open_source(f"spark:SELECT a.id % 5 AS c0, b.id % 5 AS c1 {endless}")
+    codes = cluster.sql(f"SELECT X'0102' AS codes, CAST(NULL AS BINARY) AS fit {endless}")
+    work: dict[str, Callable[[], object]] = {
+        "count": lambda: count([rows], schema),
+        "check": lambda: check([rows], schema),
+        "batches": lambda: list(rows.batches()),
+        "a round": lambda: SparkCounts("t", schema.domain, 10, codes).of(whole(("c0", "c1"))),
+    }
+    before = cached(cluster)
+    expected = KeyboardInterrupt if number == signal.SIGINT else SystemExit
+    with signalled(cluster, number), pytest.raises(expected):
+        work[reading]()
+    assert not cluster.sparkContext.statusTracker().getActiveJobsIds()
+    assert cached(cluster) == before
+    assert capfd.readouterr().err == ""
 
 
 def test_workers_of_another_version_are_refused(
@@ -521,6 +650,16 @@ def test_every_thread_counts_in_the_same_session(cluster: SparkSession) -> None:
         source = thread.submit(open_source, "spark:SELECT 3 AS c0").result()
         found = thread.submit(count, [source], schema).result()
     assert found.counts.of(whole(("c0",))).tolist() == [0, 0, 0, 1, 0]
+
+
+def test_a_context_that_has_no_session_yet_is_taken(
+    cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none() -> SparkSession:
+        raise PySparkRuntimeError(errorClass="NO_ACTIVE_OR_DEFAULT_SESSION", messageParameters={})
+
+    monkeypatch.setattr(SparkSession, "active", none)
+    assert session().sparkContext is cluster.sparkContext
 
 
 def test_what_spark_keeps_on_disk_cannot_be_read_without_its_session(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -33,13 +35,23 @@ _READ, _DROPPED, _OVER, _MISFITS = range(4)
 Batches = Iterable[pa.RecordBatch]
 
 
+class Adder(Protocol):
+    """A number that workers add to when they are done; only the process that asks can see it."""
+
+    def add(self, term: int, /) -> None:
+        """Adds to the number."""
+
+
 @dataclass(frozen=True)
 class Task:
     """What every worker is told: the public schema and whose rows to tell apart, no more."""
 
     schema: str
     unit: str | None = None
+    read: Adder | None = None
     version: str = __version__
+    name: str = field(default_factory=lambda: uuid4().hex)
+    """Tells the task from any other: Spark keeps one copy for tasks that are equal."""
 
     def encoder(self) -> Encoder:
         """An encoder by the schema.
@@ -54,6 +66,12 @@ class Task:
             )
         return Encoder(Schema.from_toml(self.schema), self.unit)
 
+    def fit(self, encoder: Encoder) -> pa.RecordBatch:
+        """How the rows of a partition fitted, when all of them are encoded."""
+        if self.read is not None:
+            self.read.add(encoder.fit.rows_read)
+        return _batch(fit=_vector(encoder))
+
 
 @dataclass(frozen=True)
 class Encode:
@@ -67,7 +85,7 @@ class Encode:
         for batch in _larger(batches, encoder.columns):
             yield from blocks.add(encoder.fitting(batch)[0])
         yield from blocks.rest()
-        yield _batch(fit=_vector(encoder))
+        yield self.task.fit(encoder)
 
 
 @dataclass(frozen=True)
@@ -88,7 +106,7 @@ class EncodeRecords:
                     "fit": pa.nulls(codes.shape[1], pa.binary()),
                 }
             )
-        fit = _batch(fit=_vector(encoder))
+        fit = self.task.fit(encoder)
         yield pa.record_batch(
             [pa.nulls(1, pa.string()), *fit.columns], ["person", *fit.schema.names]
         )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -20,10 +21,13 @@ from heterofedsyn.schema import Domain, Encoder, Fit, Schema
 from heterofedsyn.schema.table import code_type
 from heterofedsyn.site import _spark_work as work
 from heterofedsyn.sources import Watch, unwatched
-from heterofedsyn.sources.spark import SparkSource, one_line
+from heterofedsyn.sources.spark import Jobs, SparkSource, context_of, one_line
 
 if TYPE_CHECKING:
+    from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
+
+_T = TypeVar("_T")
 
 _MOST_JOB_CELLS = 2**24
 """Cells that a worker counts at once: 128 MiB."""
@@ -42,8 +46,7 @@ class SparkCounts(Counts):
     def __init__(self, name: str, domain: Domain, rows: int, copy: DataFrame) -> None:
         super().__init__(domain, rows)
         self._name = name
-        tasks = min(1 + _bytes(rows, domain) // _TASK_BYTES, _MOST_TASKS)
-        self._blocks = copy.where("codes is not null").select("codes").coalesce(tasks)
+        self._copy = copy
         self.close = weakref.finalize(self, _remove, copy)
 
     def _count(self, views: Sequence[View]) -> list[Integers]:
@@ -59,16 +62,21 @@ class SparkCounts(Counts):
     def _run(self, views: Sequence[View]) -> list[Integers]:
         """The counts of some views: each worker's own, added up by workers, fetched in slots."""
         cells = [math.prod(shape(view, self.domain)) for view in views]
-        total = np.zeros(sum(cells), np.int64)
         with one_line(self._name):
-            parts = self._blocks.mapInArrow(work.Count(self.domain, views), work.COUNTS)
-            for row in (
-                parts.groupBy("slot").applyInArrow(work.add_up, work.COUNTS).toLocalIterator()
-            ):
-                counts = np.frombuffer(row.counts, np.int64)
-                begin = row.slot * work.SLOT_CELLS
-                total[begin : begin + counts.size] = counts
+            total = Jobs(self._copy.sparkSession).run(lambda: self._total(views, sum(cells)))
         return np.split(total, np.cumsum(cells)[:-1])
+
+    def _total(self, views: Sequence[View], cells: int) -> Integers:
+        tasks = min(1 + _bytes(self.rows, self.domain) // _TASK_BYTES, _MOST_TASKS)
+        blocks = self._copy.where("codes is not null").select("codes").coalesce(tasks)
+        parts = blocks.mapInArrow(work.Count(self.domain, views), work.COUNTS)
+        slots = parts.groupBy("slot").applyInArrow(work.add_up, work.COUNTS)
+        total = np.zeros(cells, np.int64)
+        for row in slots.toLocalIterator():
+            counts = np.frombuffer(row.counts, np.int64)
+            begin = row.slot * work.SLOT_CELLS
+            total[begin : begin + counts.size] = counts
+        return total
 
 
 def count(
@@ -84,19 +92,14 @@ def count(
     Raises:
         DataError: if the rows cannot be read to their end.
     """
-    from pyspark import StorageLevel
-
-    encoder = Encoder(schema, unit, max_rows_per_unit)
     domain = schema.domain
-    with one_line(sources[0].name):
-        encoded = _encoded(sources, schema, unit, max_rows_per_unit)
-        with _fewer_partitions(encoded.sparkSession):
-            copy = encoded.persist(StorageLevel.DISK_ONLY)
+    reading = _Reading.of(sources, schema, unit, max_rows_per_unit)
+    with one_line(reading.name):
+        copy, fit = reading.run(reading.keep, watch)
         try:
-            fit = _fit(copy, encoder.columns)
             watch(fit.rows_read)
             rows = fit.rows_read - fit.rows_dropped - fit.rows_over
-            counts = SparkCounts(sources[0].name, domain, rows, copy)
+            counts = SparkCounts(reading.name, domain, rows, copy)
             cells = sum(domain.cells(pair) for pair in domain.pairs())
             if not 0 < 8 * cells < min(_bytes(rows, domain), 8 * MOST_CELLS):
                 return counts, fit
@@ -116,39 +119,99 @@ def check(
     watch: Watch = unwatched,
 ) -> Fit:
     """How the rows of one holder fit a schema; nothing of them is kept."""
-    encoder = Encoder(schema, unit, max_rows_per_unit)
-    with one_line(sources[0].name):
-        fit = _fit(_encoded(sources, schema, unit, max_rows_per_unit), encoder.columns)
+    reading = _Reading.of(sources, schema, unit, max_rows_per_unit)
+    with one_line(reading.name):
+        fit = reading.run(reading.check, watch)
     watch(fit.rows_read)
     return fit
 
 
-def _encoded(
-    sources: Sequence[SparkSource], schema: Schema, unit: str | None, most: int
-) -> DataFrame:
-    """The rows as blocks of codes, made when they are first needed."""
-    from pyspark.sql import DataFrame, Window, functions
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """The rows of one holder on their way to blocks of codes."""
 
-    columns = Encoder(schema, unit).columns
-    task = work.Task(schema.to_toml(), unit)
-    encode = work.Encode(task) if unit is None else work.EncodeRecords(task)
-    kind = work.COPY if unit is None else work.RECORDS
-    for source in sources:
-        source.check(columns)
-    parts = [source.select(columns).mapInArrow(encode, kind) for source in sources]
-    encoded = reduce(DataFrame.unionAll, parts)
-    if unit is None:
-        return encoded
-    # A table of Spark has no first rows: a person's own rows alone decide which of them stay.
-    order = functions.xxhash64("person", "codes"), "codes"
-    number = functions.row_number().over(Window.partitionBy("person").orderBy(*order))
-    numbered = encoded.select("codes", "fit", number.alias("number"))
-    return numbered.mapInArrow(work.Limit(schema.domain, most, len(columns)), work.COPY)
+    sources: Sequence[SparkSource]
+    schema: Schema
+    unit: str | None
+    most: int
+    read: Accumulator[int] | None
+    """Rows of the partitions that are done, twice where one is tried again: for progress alone."""
 
+    @classmethod
+    def of(
+        cls, sources: Sequence[SparkSource], schema: Schema, unit: str | None, most: int
+    ) -> _Reading:
+        context = context_of(sources[0].frame.sparkSession)
+        return cls(sources, schema, unit, most, context.accumulator(0) if context else None)
 
-def _fit(encoded: DataFrame, columns: Sequence[str]) -> Fit:
-    found = encoded.where("fit is not null").select("fit").collect()
-    return work.fit_of((row.fit for row in found), columns)
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.sources[0].name
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is read."""
+        return Encoder(self.schema, self.unit).columns
+
+    @property
+    def session(self) -> SparkSession:
+        """Where the rows are."""
+        return self.sources[0].frame.sparkSession
+
+    def run(self, action: Callable[[], _T], watch: Watch) -> _T:
+        """What an action gives; meanwhile `watch` hears how many rows are encoded."""
+        heard = 0
+
+        def pulse() -> None:
+            nonlocal heard
+            if self.read is not None and self.read.value > heard:
+                heard = self.read.value
+                watch(heard)
+
+        return Jobs(self.session).run(action, pulse)
+
+    def keep(self) -> tuple[DataFrame, Fit]:
+        """A copy that Spark keeps, and how the rows fitted."""
+        from pyspark import StorageLevel
+
+        encoded = self._encoded()
+        with _fewer_partitions(self.session):
+            copy = encoded.persist(StorageLevel.DISK_ONLY)
+        try:
+            return copy, self._fit(copy)
+        except BaseException:
+            _remove(copy)
+            raise
+
+    def check(self) -> Fit:
+        """How the rows fit."""
+        return self._fit(self._encoded())
+
+    def _fit(self, encoded: DataFrame) -> Fit:
+        found = encoded.where("fit is not null").select("fit").collect()
+        return work.fit_of((row.fit for row in found), self.columns)
+
+    def _encoded(self) -> DataFrame:
+        """The rows as blocks of codes, made when they are first needed."""
+        from pyspark.sql import DataFrame, Window, functions
+
+        columns = self.columns
+        task = work.Task(self.schema.to_toml(), self.unit, self.read)
+        encode = work.Encode(task) if self.unit is None else work.EncodeRecords(task)
+        kind = work.COPY if self.unit is None else work.RECORDS
+        for source in self.sources:
+            source.check(columns)
+        parts = [source.select(columns).mapInArrow(encode, kind) for source in self.sources]
+        encoded = reduce(DataFrame.unionAll, parts)
+        if self.unit is None:
+            return encoded
+        # A table of Spark has no first rows: a person's own rows alone decide which of them stay.
+        order = functions.xxhash64("person", "codes"), "codes"
+        number = functions.row_number().over(Window.partitionBy("person").orderBy(*order))
+        numbered = encoded.select("codes", "fit", number.alias("number"))
+        limit = work.Limit(self.schema.domain, self.most, len(columns))
+        return numbered.mapInArrow(limit, work.COPY)
 
 
 def _bytes(rows: int, domain: Domain) -> int:

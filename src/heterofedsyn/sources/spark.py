@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
 import sys
+import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from subprocess import DEVNULL
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import unquote
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -18,19 +27,31 @@ from heterofedsyn.sources.location import Location
 from heterofedsyn.sources.source import Source, check_names
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
+
+_T = TypeVar("_T")
+
+_PULSE = 0.2
+_PATIENCE = 2.0
+"""Seconds that Spark has to give up its jobs before we go on without it."""
+
+_STARTING = Lock()
 
 _CONFIGURED = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
 _TALKATIVE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers of pyspark that write an error, with the values it quotes, before it is raised."""
 
 _ALONE = {
+    "spark.master": "local[*]",
+    "spark.app.name": "heterofedsyn",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.authenticate": "true",  # other users of this machine can reach its ports
     "spark.io.encryption.enabled": "true",  # a process that is killed leaves its files behind
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",  # it would quote rows; what fails is raised anyway
 }
 _OURS = re.compile(r"heterofedsyn\.errors\.\w+: (.+)")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
@@ -65,10 +86,15 @@ _KNOWN = {
     r"Connection refused|UNAVAILABLE|SparkContext (?:was|has been) (?:shut|stopped)": (
         "the cluster does not answer; check that it runs"
     ),
-    r"FAILED_TO_CREATE_PLAN_FOR_DIRECT_QUERY|CANNOT_READ_FILE_FOOTER|FAILED_READ_FILE\.NO_HINT": (
-        "a file is damaged or cut short; make it again"
-    ),
 }
+_DAMAGED = re.compile(
+    r"FAILED_TO_CREATE_PLAN_FOR_DIRECT_QUERY|CANNOT_READ_FILE_FOOTER|FAILED_READ_FILE\.NO_HINT"
+)
+_DAMAGED_FILE = re.compile(
+    r"(?:An error occurred while calling \S+\n: org\.apache\.spark\.SparkException: )?"
+    r"\[FAILED_READ_FILE\.NO_HINT\] Encountered error while reading file (\S+)\.\s+SQLSTATE"
+)
+"""The address of a file, where a message begins with it; further on it could be a row's words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +115,12 @@ class SparkSource(Source):
         with one_line(location.name):
             running = session()
             query = location.query
-            frame = running.sql(_select(query)) if query else running.table(location.place)
-            return cls._checked(location.name, frame)
+
+            def plan() -> SparkSource:
+                frame = running.sql(_select(query)) if query else running.table(location.place)
+                return cls._checked(location.name, frame)
+
+            return Jobs(running).run(plan)
 
     @classmethod
     def of(cls, frame: object) -> SparkSource:
@@ -100,7 +130,7 @@ class SparkSource(Source):
         if not isinstance(frame, DataFrame):
             raise UsageError("this is pandas on Spark; pass its Spark data frame: .to_spark()")
         with one_line("pyspark DataFrame"):
-            return cls._checked("pyspark DataFrame", frame)
+            return Jobs(frame.sparkSession).run(partial(cls._checked, "pyspark DataFrame", frame))
 
     @classmethod
     def _checked(cls, name: str, frame: DataFrame) -> SparkSource:
@@ -128,7 +158,7 @@ class SparkSource(Source):
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with one_line(self.name):
             packed = self.select(columns).mapInArrow(_packed, "batch binary")
-            for row in packed.toLocalIterator():
+            for row in Jobs(self.frame.sparkSession).each(packed.toLocalIterator):
                 with pa.ipc.open_stream(row.batch) as stream:
                     for batch in stream:
                         yield batch.rename_columns(list(columns))
@@ -151,16 +181,121 @@ def session() -> SparkSession:
     _silence()
     with suppress(PySparkRuntimeError):
         return SparkSession.active()
-    builder: SparkSession.Builder = SparkSession.builder
-    if any(os.environ.get(name) for name in _CONFIGURED):
+    # Made in the main thread, it would put its own handler in the place of ours for Ctrl-C.
+    return _aside(_started)
+
+
+def _started() -> SparkSession:
+    """A session, made now unless another thread has made one meanwhile."""
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    with _STARTING:
+        with suppress(PySparkRuntimeError):
+            return SparkSession.active()
+        configured = any(os.environ.get(name) for name in _CONFIGURED)
+        if not configured and SparkContext._active_spark_context is None:
+            _start_alone()
+        builder: SparkSession.Builder = SparkSession.builder
         return builder.getOrCreate()
+
+
+def _start_alone() -> None:
+    """Starts Spark on this machine, where it prints nothing and leaves nothing behind."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    for key, value in _ALONE.items():
-        builder = builder.config(key, value)
-    started = builder.master("local[*]").getOrCreate()
-    started.sparkContext.setLogLevel("OFF")  # it would quote rows; what fails is raised anyway
-    return started
+    tables = tempfile.mkdtemp(prefix="heterofedsyn-spark-")
+    atexit.register(shutil.rmtree, tables, ignore_errors=True)
+    conf = SparkConf().setAll([*_ALONE.items(), ("spark.sql.warehouse.dir", tables)])
+    if SparkContext._gateway is None:
+        gateway = launch_gateway(conf, {"stdout": DEVNULL, "stderr": DEVNULL})  # type: ignore[no-untyped-call]
+    else:
+        gateway = SparkContext._gateway  # that of a session which has ended
+    SparkContext(conf=conf, gateway=gateway)
+
+
+def context_of(session: SparkSession) -> SparkContext | None:
+    """The context of a session; one of Spark Connect has none."""
+    from pyspark.errors import PySparkAttributeError
+
+    with suppress(PySparkAttributeError):
+        return session.sparkContext
+    return None
+
+
+class Jobs:
+    """Actions of Spark, each in a thread: a signal is heard meanwhile, and ends their jobs."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        # The tags of a session itself are of no use from another thread, but for Spark Connect.
+        context = context_of(session)
+        mark = context.addJobTag if context else session.addTag
+        cancel = context.cancelJobsWithTag if context else session.interruptTag
+        tag = f"heterofedsyn-{uuid4().hex}"
+        self._mark = partial(mark, tag)
+        self._cancel = partial(cancel, tag)
+
+    def run(self, action: Callable[[], _T], pulse: Callable[[], None] = lambda: None) -> _T:
+        """What an action gives.
+
+        Args:
+            pulse: called a few times a second meanwhile.
+        """
+        from pyspark import inheritable_thread_target
+
+        def marked() -> _T:
+            self._mark()
+            return action()
+
+        work: Callable[[], _T] = inheritable_thread_target(self._session)(marked)
+        return _aside(work, self._cancel, pulse)
+
+    def each(self, action: Callable[[], Iterator[_T]]) -> Iterator[_T]:
+        """The things that an action gives one by one, none of them `None`."""
+        things = self.run(action)
+        # The jobs that bring the next thing are started, and marked, by the action's own thread.
+        while (thing := _aside(partial(next, things, None), self._cancel)) is not None:
+            yield thing
+
+
+def _aside(
+    action: Callable[[], _T],
+    stop: Callable[[], object] | None = None,
+    pulse: Callable[[], None] = lambda: None,
+) -> _T:
+    """What an action gives that runs in a thread, so that this one hears signals."""
+    done: Future[_T] = Future()
+
+    def work() -> None:
+        try:
+            done.set_result(action())
+        except BaseException as error:
+            done.set_exception(error)
+
+    # Not waited for at the end of the process: Spark ends with it, whatever it does.
+    Thread(target=work, daemon=True).start()
+    try:
+        while not wait([done], _PULSE).done:
+            pulse()
+    except BaseException:
+        if stop is not None:
+            Thread(target=_stop, args=(done, stop), daemon=True).start()
+            wait([done], _PATIENCE)
+        raise
+    return done.result()
+
+
+def _stop(done: Future[_T], stop: Callable[[], object]) -> None:
+    """Makes an action stop, however often that must be said: it may be between two jobs."""
+    while not done.done():
+        with suppress(Exception):
+            stop()
+        wait([done], _PULSE)
 
 
 @contextmanager
@@ -197,6 +332,11 @@ def _explain(error: Exception) -> str:
     for pattern, explained in _KNOWN.items():
         if re.search(pattern, message):
             return explained
+    if _DAMAGED.search(message):
+        file = _DAMAGED_FILE.match(message)
+        # Its name alone: folders may be named after the values of a column.
+        what = repr(unquote(file.group(1).rpartition("/")[2])) if file else "a file"
+        return f"{what} is damaged or cut short; make it again"
     # The name of a condition is Spark's own word; the rest of a message may hold values.
     condition = _CONDITION.search(message)
     said = condition.group(1) if condition else type(error).__name__
