@@ -183,6 +183,7 @@ def test_a_method_of_another_package_is_found_by_its_entry_point(tmp_path: Path)
     assert "study over 1 site with chain" in run(command, tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_test_named_is_there(page: Path) -> None:
     for name, test in re.findall(r"`(tests/[^:`]+)(?:::([^`]+))?`", page.read_text("utf-8")):

@@ -268,6 +268,7 @@ def transport(first: Integers, second: Integers) -> float:
     return float(linprog(cost.ravel(), A_eq=sums, b_eq=masses, method="highs").fun)
 
 
+@pytest.mark.thorough
 @given(several_histograms(2))
 def test_the_distance_is_that_of_the_linear_program(both: list[Integers]) -> None:
     assert grid_distance(*both) == pytest.approx(transport(*both), abs=1e-9)

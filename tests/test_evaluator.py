@@ -129,6 +129,7 @@ def test_one_column_has_no_pairs_to_be_close_on() -> None:
     assert found["tvd"]["one_way"] > 0
 
 
+@pytest.mark.thorough
 def test_a_table_without_the_label_teaches_nothing_but_has_all_other_scores() -> None:
     evaluator = Evaluator(SCHEMA, population(300), population(100, 1))
     scores = evaluator.score(population(300, 2).drop_columns(["sick"]))

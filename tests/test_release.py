@@ -170,6 +170,7 @@ def error_of_total(release: Release, sites: list[str]) -> float:
     return math.sqrt(variance)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["independent", "wavetree"])
 def test_every_noisy_number_of_records_is_off_by_noise_of_the_recorded_size(method: str) -> None:
     rows, times = 500, 60

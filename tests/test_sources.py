@@ -275,6 +275,7 @@ def test_a_cell_at_the_end_that_holds_lines_or_quotes_is_no_open_quote(tmp_path:
                 assert batch.to_pydict() == {"a": ["1"]}
 
 
+@pytest.mark.thorough
 @given(
     st.lists(st.text(st.sampled_from('",\nx'), max_size=4), min_size=2, max_size=6),
     st.sampled_from(["", "1,"]),

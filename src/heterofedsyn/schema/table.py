@@ -131,7 +131,7 @@ class Encoder:
 
         if max_rows_per_unit < 1:
             raise UsageError(f"max_rows_per_unit is {max_rows_per_unit}; it must be at least 1")
-        self.columns = tuple(dict.fromkeys([*schema.domain.names, *([unit] if unit else [])]))
+        self.columns = columns_of(schema, unit)
         self._schema = schema
         self._kind = code_type(schema.domain)
         self._unit = unit
@@ -216,6 +216,11 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
         hint = did_you_mean(name, names) if name not in names else "rename all but one"
         raise DataError(f"the table has {problem} {name!r} among its {len(names)}; {hint}")
     return batch.column(name)
+
+
+def columns_of(schema: Schema, unit: str | None) -> tuple[str, ...]:
+    """What is read of a table: the columns of its schema and, if it has one, of its units."""
+    return tuple(dict.fromkeys([*schema.domain.names, *([unit] if unit else [])]))
 
 
 def code_type(domain: Domain) -> np.dtype[Any]:

@@ -16,7 +16,8 @@ from heterofedsyn.hub.release import large_delta
 from heterofedsyn.marginals import Counts
 from heterofedsyn.privacy.budget import Conversion
 from heterofedsyn.protocol import Plan
-from heterofedsyn.schema import Encoded, EncodedTable, Encoder, Schema, encode
+from heterofedsyn.schema import Encoded, EncodedTable, Schema, encode
+from heterofedsyn.schema.table import columns_of
 from heterofedsyn.simulate.run import POOLED, Watcher, run_study, site_names
 from heterofedsyn.simulate.split import split
 from heterofedsyn.site.reading import Counted, count
@@ -114,10 +115,9 @@ class FederatedSynthesizer:
 
     def encode(self, tables: Sequence[Any], watch: Watch = unwatched) -> Encoded:
         """Tables or files of one holder, put together and encoded by the schema in memory."""
-        columns = Encoder(self.encoding, self._unit).columns
         return encode(
             self.encoding,
-            read(map(open_source, tables), columns, watch),
+            read(map(open_source, tables), columns_of(self.encoding, self._unit), watch),
             unit=self._unit,
             max_rows_per_unit=self._terms["rows_per_unit"],
         )

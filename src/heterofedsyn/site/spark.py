@@ -16,9 +16,9 @@ from heterofedsyn._arrays import Integers
 from heterofedsyn.marginals import Counts
 from heterofedsyn.marginals.counting import Marginal
 from heterofedsyn.marginals.counts import PairCounts, Side, View, shape, whole
-from heterofedsyn.marginals.tally import MOST_CELLS
-from heterofedsyn.schema import Domain, Encoder, Fit, Schema
-from heterofedsyn.schema.table import code_type
+from heterofedsyn.marginals.tally import most_codes
+from heterofedsyn.schema import Domain, Fit, Schema
+from heterofedsyn.schema.table import code_type, columns_of
 from heterofedsyn.site import _spark_work as work
 from heterofedsyn.sources import Watch, unwatched
 from heterofedsyn.sources.spark import Jobs, SparkSource, context_of, one_line
@@ -100,8 +100,7 @@ def count(
             watch(fit.rows_read)
             rows = fit.rows_read - fit.rows_dropped - fit.rows_over
             counts = SparkCounts(reading.name, domain, rows, copy)
-            cells = sum(domain.cells(pair) for pair in domain.pairs())
-            if not 0 < 8 * cells < min(_bytes(rows, domain), 8 * MOST_CELLS):
+            if _bytes(rows, domain) <= most_codes(domain):
                 return counts, fit
             # The counts of all pairs are smaller than the codes, and hold all that is asked for.
             return counts.all_pairs(), fit
@@ -152,7 +151,7 @@ class _Reading:
     @property
     def columns(self) -> tuple[str, ...]:
         """What is read."""
-        return Encoder(self.schema, self.unit).columns
+        return columns_of(self.schema, self.unit)
 
     @property
     def session(self) -> SparkSession:
