@@ -1,8 +1,9 @@
 """Bugs planted in a scratch copy of the package: the audit must notice every one of them.
 
-Each runs the layer meant to catch it at a small size. With HETEROFEDSYN_MUTANTS=thorough the whole
-audit runs on each instead, as `--thorough` does. The biased sampler of an older OpenDP is met in
-person and, where no package index answers, in an imitation.
+Each runs the layer meant to catch it at a small size, the check meant to catch it first. With
+HETEROFEDSYN_MUTANTS=thorough the whole audit runs on each instead, as `--thorough` does. A check
+that a bug makes crash has not noticed it. The biased sampler of an older OpenDP is met in an
+imitation and, where a package index answers, in person.
 """
 
 from __future__ import annotations
@@ -30,10 +31,16 @@ WHOLE = os.environ.get("HETEROFEDSYN_MUTANTS") == "thorough"
 _AUDIT = """\
 import json, re, sys
 from heterofedsyn.bench.audit import QUICK, THOROUGH, audit
-whole, words, *layers = sys.argv[1:]
+from heterofedsyn.bench.audit.run import LAYERS
+whole, words, first, *layers = sys.argv[1:]
 def enough(finding):
     seen = re.search(words, f"{finding.name}: {finding.figure}")
-    return bool(words and seen and not finding.passed and not whole)
+    crashed = "unexpected " in finding.figure
+    return bool(words and seen and not crashed and not finding.passed and not whole)
+def sooner(checks):
+    return lambda *how: sorted(checks(*how), key=lambda check: not re.search(first, check[0]))
+for name, (question, checks) in LAYERS.items():
+    LAYERS[name] = question, sooner(checks)
 effort = THOROUGH if whole else QUICK
 print(json.dumps(audit(effort, 11, layers, enough=enough).as_dict()))
 """
@@ -47,14 +54,20 @@ class Mutant:
         edits: file, what stands there exactly once, and what is put in its place.
         layer: meant to catch it.
         words: of a failed finding, so that it is caught for what it is.
+        first: words of the checks that run before the others of the layer.
     """
 
     name: str
     layer: str
     words: str
     edits: tuple[tuple[str, str, str], ...]
+    first: str = ""
 
 
+_SECONDS = 1_800
+"""That one audit of the copy may take."""
+
+_NO = "if False:"
 _DRAWN = "np.array(gaussian(np.zeros(integers, dtype=np.int64)), dtype=np.int64)"
 _SIGNS = "return Sketch(frozen(signs), 1 / math.sqrt(width), _root_up(width))"
 _ADDED = "return exact + noise.draw(calibration, exact.size, key)"
@@ -550,6 +563,312 @@ MUTANTS = [
         ),
     ),
     Mutant(
+        "noise of a long vector is repeated after 65,536 draws",
+        "noise",
+        r"one long vector",
+        (
+            _noise(
+                f"return {_DRAWN}",
+                f"drawn = {_DRAWN.replace('integers', 'min(integers, 65_536)')}\n"
+                "        return np.resize(drawn, integers)",
+            ),
+        ),
+        "long vector",
+    ),
+    Mutant(
+        "equal parts of a query cost once",
+        "coupling",
+        r"every kind, every record: releases cost",
+        (
+            _site(
+                "cost=together(budget.part(part.share) for part in query.parts)",
+                "cost=together(budget.part(part.share) for part in dict.fromkeys(query.parts))",
+            ),
+        ),
+        "every kind",
+    ),
+    *(
+        Mutant(
+            f"an agent takes the counts of another study: {what}",
+            "coupling",
+            r"agent: studies of other units: .*counted wrongly",
+            (("site/agent.py", "key = (schema.fingerprint, unit, most)", f"key = {key}"),),
+            "other units",
+        )
+        for what, key in {
+            "of another L": "(schema.fingerprint, unit, 0)",
+            "of another unit and L": "(schema.fingerprint, None, 0)",
+        }.items()
+    ),
+    Mutant(
+        "an agent with few rows is unavailable",
+        "coupling",
+        r"agent: a line alone: .*refused as unavailable",
+        (
+            (
+                "site/agent.py",
+                "            return self._read(study.encoding, study.plan.unit, "
+                "study.plan.rows_per_unit)\n",
+                "            found = self._read(study.encoding, study.plan.unit, "
+                "study.plan.rows_per_unit)\n"
+                "            if found.rows < 3:\n"
+                "                raise Refused(Reason.UNAVAILABLE, 'too few rows')\n"
+                "            return found\n",
+            ),
+        ),
+        "a line alone",
+    ),
+    Mutant(
+        "a query of an empty table is malformed",
+        "coupling",
+        r"agent: a line alone: .*refused as malformed",
+        (
+            _site(
+                "        counts = self.counts()\n",
+                "        counts = self.counts()\n"
+                "        if counts.rows == 0:\n"
+                "            raise ProtocolError('there are no rows')\n",
+            ),
+        ),
+        "a line alone",
+    ),
+    Mutant(
+        "a cell that is no text takes its batch with it",
+        "coupling",
+        r"agent: .*bytes that are no text: .*counted wrongly",
+        (
+            (
+                "sources/csv_file.py",
+                "kept = batch.filter(pc.invert(reduce(pc.or_, marked)))",
+                "kept = batch.slice(0, 0)",
+            ),
+        ),
+        "a line among",
+    ),
+    Mutant(
+        "a row that cannot be read makes an agent unavailable",
+        "coupling",
+        r"agent: .*a row too short: refused as unavailable",
+        (("site/agent.py", "source = source.forgiving(self._log)", "pass"),),
+        "a line among",
+    ),
+    Mutant(
+        "text in a column of numbers ends the reading",
+        "coupling",
+        r"agent: .*text for a number: refused as unavailable",
+        (
+            (
+                "schema/_reading.py",
+                "        return _numbers_of_text(pc.ascii_trim_whitespace(array))",
+                "        trimmed = pc.ascii_trim_whitespace(array)\n"
+                "        array = pc.if_else(is_empty(trimmed), None, trimmed).cast(pa.float64())",
+            ),
+        ),
+        "a line among",
+    ),
+    Mutant(
+        "a date that is none takes its batch with it",
+        "coupling",
+        r"agent: .*a date .*counted wrongly",
+        (
+            (
+                "schema/_reading.py",
+                "        return _seconds_of_text(pc.ascii_trim_whitespace(array))",
+                "        found = _seconds_of_text(pc.ascii_trim_whitespace(array))\n"
+                "        return found if found.read.all() else nothing(array)",
+            ),
+        ),
+        "a line among",
+    ),
+    Mutant(
+        "a map of groups may be shorter than its attribute",
+        "coupling",
+        r"agent: malformed queries: .*map too short: a record changes the reply",
+        (("marginals/statistics.py", "if len(groups) != size:", "if len(groups) > size:"),),
+        "malformed",
+    ),
+    Mutant(
+        "a person's number with a blank before it is another person",
+        "coupling",
+        r"people over files.* counted wrongly",
+        (
+            (
+                "schema/_units.py",
+                "pc.utf8_trim_whitespace(_reading.words(values).cast(pa.large_string()))",
+                "_reading.words(values).cast(pa.large_string())",
+            ),
+        ),
+        "people over files",
+    ),
+    *(
+        Mutant(
+            name,
+            "ledger",
+            rf"consent: {words}: answered",
+            tuple((f"site/{file}.py", old, new) for file, old, new in edits),
+            "^consent",
+        )
+        for name, words, edits in (
+            (
+                "the cap in a steward's consent is ignored",
+                "more than a steward agreed to",
+                (
+                    (
+                        "agent",
+                        "min(self._settings.study_cap, consent.cap)",
+                        "self._settings.study_cap",
+                    ),
+                ),
+            ),
+            (
+                "the steward's cap for a study is ignored",
+                "consent above the cap for a study",
+                (
+                    ("agent", "min(self._settings.study_cap, consent.cap)", "consent.cap"),
+                    ("consent", "if plan.budget > settings.study_cap:", "if False:"),
+                ),
+            ),
+            (
+                "a study whose consent was withdrawn is answered",
+                "consent withdrawn",
+                (("consent", "if (settings.studies / fingerprint / WITHDRAWN).exists():", _NO),),
+            ),
+            (
+                "an agent answers under secure aggregation",
+                "consent under secure aggregation",
+                (("consent", "if not isinstance(study.plan.trust_model, Local):", _NO),),
+            ),
+            (
+                "a study need not protect the site's unit",
+                "consent without the site's unit",
+                (("consent", "if settings.unit is not None and plan.unit != settings.unit:", _NO),),
+            ),
+            (
+                "a study is answered after the site's schema changed",
+                "consent for another schema",
+                (
+                    (
+                        "consent",
+                        "if study.public.fingerprint != settings.public.fingerprint:",
+                        _NO,
+                    ),
+                ),
+            ),
+        )
+    ),
+    Mutant(
+        "two threads ask a site in memory at once",
+        "ledger",
+        r"two threads: two answers left",
+        (
+            _site(
+                "        with self._turn:\n            try:",
+                "        if True:\n            try:",
+            ),
+        ),
+        "two threads",
+    ),
+    Mutant(
+        "threads count some groups of pairs twice",
+        "coupling",
+        r"a large table: .*counted wrongly",
+        (
+            (
+                "marginals/counting.py",
+                "list(_pool(threads).map(count, edges[:-1], edges[1:]))",
+                "list(_pool(threads).map(count, edges[:-1], "
+                "np.minimum(edges[1:] + 1, len(groups))))",
+            ),
+        ),
+        "large table",
+    ),
+    Mutant(
+        "the longest row of a sketch is sought among the first 4,096",
+        "coupling",
+        r"a large table: .*sketched .*costs rho",
+        (
+            (
+                "marginals/sketch.py",
+                "longest = int((matrix.astype(np.int64)",
+                "longest = int((matrix[:4096].astype(np.int64)",
+            ),
+        ),
+        "large table",
+    ),
+    Mutant(
+        "the ledger is not flushed before the anchor is written",
+        "ledger",
+        r"an agent's end left books that are disputed",
+        (
+            (
+                "site/books.py",
+                "            os.fsync(self._ledger)\n            self._write_anchor(chain)",
+                "            self._write_anchor(chain)",
+            ),
+        ),
+        "on disk",
+    ),
+    Mutant(
+        "an answer may leave before its name is flushed",
+        "ledger",
+        r"an agent's end left|gone from",
+        (
+            (
+                "site/books.py",
+                "        raise\n    _flush_folder(path.parent)",
+                "        raise",
+            ),
+        ),
+        "on disk",
+    ),
+    Mutant(
+        "a repair books what the ledger says and no more",
+        "ledger",
+        r"a repair books less",
+        (
+            (
+                "site/books.py",
+                "booked = shortfall(together([larger, study_cap]), chain.budgets)",
+                "booked = shortfall(spent, chain.budgets)",
+            ),
+        ),
+        "on disk",
+    ),
+    Mutant(
+        "a repair does not look at the anchor",
+        "ledger",
+        r"a repair books less",
+        (
+            (
+                "site/books.py",
+                "larger = max(spent, Budget(0.0 if known is None else known.rho))",
+                "larger = spent",
+            ),
+        ),
+        "on disk",
+    ),
+    Mutant(
+        "consent outlives a repair",
+        "ledger",
+        r"consent outlived a repair",
+        (("site/consent.py", "if consent.repaired != account.repaired:", _NO),),
+        "on disk",
+    ),
+    Mutant(
+        "a charge from before a repair stays paid",
+        "ledger",
+        r"a charge from before a repair paid",
+        (("site/books.py", "                        if query in self._answered\n", ""),),
+        "on disk",
+    ),
+    Mutant(
+        "an anchor is known by its number alone",
+        "ledger",
+        r"a ledger was accepted with the anchor of another",
+        (("site/books.py", "    if (known.number, known.head) not in ends:", f"    {_NO}"),),
+        "on disk",
+    ),
+    Mutant(
         "an older copy of the ledger accepted",
         "ledger",
         r"older copy of the ledger was accepted|knows less than before",
@@ -586,7 +905,9 @@ MUTANTS = [
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package, compiled kernels included: they are as old as their sources."""
     place = tmp_path_factory.mktemp("scratch")
-    shutil.copytree(Path(heterofedsyn.__file__).parent, place / "heterofedsyn")
+    half_written = shutil.ignore_patterns("*.tmp*", "*.pyc.*", "*.nbi.*", "*.nbc.*")
+    package = Path(heterofedsyn.__file__).parent
+    shutil.copytree(package, place / "heterofedsyn", ignore=half_written)
     return place
 
 
@@ -606,16 +927,21 @@ def planted(scratch: Path, edits: tuple[tuple[str, str, str], ...]) -> Iterator[
 
 
 def audited(
-    scratch: Path, *layers: str, words: str = "", before: tuple[str, ...] = ()
+    scratch: Path,
+    *layers: str,
+    words: str = "",
+    first: str = "",
+    before: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """What an audit of the copy says, up to the first failure that has these words."""
     path = os.pathsep.join([*before, str(scratch)])
     done = subprocess.run(
-        [sys.executable, "-c", _AUDIT, "thorough" if WHOLE else "", words, *layers],
+        [sys.executable, "-c", _AUDIT, "thorough" if WHOLE else "", words, first, *layers],
         env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
         cwd=scratch,
         capture_output=True,
         text=True,
+        timeout=_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -624,43 +950,44 @@ def audited(
 
 
 def failures(found: dict[str, Any], layer: str) -> list[str]:
-    """The failed checks of a layer, in words."""
+    """The checks of a layer that failed and did not crash, in words."""
     return [
         f"{finding['name']}: {finding['figure']}"
         for verdict in found["layers"]
         if verdict["layer"] == layer
         for finding in verdict["findings"]
-        if not finding["passed"]
+        if not finding["passed"] and "unexpected " not in finding["figure"]
     ]
 
 
 def test_the_copy_as_it_is_passes(scratch: Path) -> None:
     found = audited(scratch)
-    assert found["passed"], [failures(found, layer["layer"]) for layer in found["layers"]]
+    assert found["passed"], found
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_noticed(scratch: Path, mutant: Mutant) -> None:
     with planted(scratch, mutant.edits):
-        found = audited(scratch, *(() if WHOLE else (mutant.layer,)), words=mutant.words)
+        layers = () if WHOLE else (mutant.layer,)
+        found = audited(scratch, *layers, words=mutant.words, first=mutant.first)
     assert not found["passed"]
     failed = failures(found, mutant.layer)
-    assert any(re.search(mutant.words, words) for words in failed), failed
-    print(f"\n{mutant.name}: {mutant.layer}: {failed[0]}")
+    assert any(re.search(mutant.words, words) for words in failed), found
 
 
 @pytest.fixture(scope="module")
 def old_opendp(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the last OpenDP whose discrete Gaussian was biased."""
     folder = tmp_path_factory.mktemp("opendp")
+    patient = ["--disable-pip-version-check", "--retries", "5", "--timeout", "60"]
     wanted = ["--no-deps", "--only-binary", ":all:", "--target", str(folder), "opendp==0.14.1"]
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", *wanted],
+        [sys.executable, "-m", "pip", *patient, "install", *wanted],
         capture_output=True,
         check=False,
     )
     if done.returncode:
-        pytest.skip("OpenDP 0.14.1 is not to be had: no package index answers")
+        pytest.xfail("OpenDP 0.14.1 is not to be had: no package index answers")
     return folder
 
 
