@@ -134,12 +134,14 @@ MUTANTS = [
         "game",
         r"sketch of signs",
         (("marginals/sketch.py", _SIGNS, _SIGNS.replace("_root_up(width)", "1.0")),),
+        "sketch of signs, seeded",
     ),
     Mutant(
         "sensitivity of gaussian sketches taken as 1",
         "coupling",
         r"sketched .* costs rho",
         (("marginals/sketch.py", "_root_up(longest)", "_GAUSSIAN_UNIT"),),
+        "gaussian",
     ),
     Mutant(
         "a budget spent twice: past charges do not count",
@@ -182,6 +184,7 @@ MUTANTS = [
                 "Budget(float(weight * unit))",
             ),
         ),
+        "splits",
     ),
     Mutant(
         "noise reused between two releases",
@@ -194,12 +197,14 @@ MUTANTS = [
                 f"return _KEPT.setdefault((calibration.sigma, integers), {_DRAWN})",
             ),
         ),
+        "independence",
     ),
     Mutant(
         "seeded noise reused between the parts of a query",
         "noise",
         r"the same numbers",
         (_site('f"{fingerprint} {i}".encode()', "fingerprint.encode()"),),
+        "independence",
     ),
     Mutant(
         "noise seeded by time",
@@ -212,6 +217,7 @@ MUTANTS = [
                 + _KERNEL.format(rng="np.random.default_rng(time.time_ns())"),
             ),
         ),
+        "restarts and forks",
     ),
     Mutant(
         "noise from a generator that forks share",
@@ -224,6 +230,7 @@ MUTANTS = [
             ),
             _noise(f"return {_DRAWN}", _KERNEL.format(rng="_RNG")),
         ),
+        "restarts and forks",
     ),
     Mutant(
         "zero cells left out",
@@ -274,6 +281,7 @@ MUTANTS = [
                 "return exact + (exact.size > 1) * noise.draw(calibration, exact.size, key)",
             ),
         ),
+        "every kind of release",
     ),
     Mutant(
         "the exact n published",
@@ -290,6 +298,7 @@ MUTANTS = [
                 "    return dataclasses.replace(made, run=run)",
             ),
         ),
+        "release of",
     ),
     Mutant(
         "a message whose length depends on data",
@@ -303,12 +312,14 @@ MUTANTS = [
             ),
             ("hub/rounds.py", "if len(released.data) != 8 * agreed.integers:", "if False:"),
         ),
+        "lengths",
     ),
     Mutant(
         "a variance rounded downwards",
         "noise",
         r"costs more than the rho|OpenDP prices",
         (("privacy/budget.py", "_SLACK = 1e-12", "_SLACK = -1e-15"),),
+        "rounded up",
     ),
     Mutant(
         "L rows per person counted as one",
@@ -322,18 +333,21 @@ MUTANTS = [
                 "part.statistic.sensitivity(domain)",
             ),
         ),
+        "3 rows",
     ),
     Mutant(
         "a person with more than L rows kept",
         "coupling",
         r"3 rows a person.* moved more",
         (("schema/_units.py", "+ earlier < self._most", "+ earlier <= self._most"),),
+        "3 rows",
     ),
     Mutant(
         "fresh noise on redelivery without a charge",
         "noise",
         r"other bytes",
         (_site("if (kept := store.kept(fingerprint)) is not None:", "if kept := None:"),),
+        "same query again",
     ),
     Mutant(
         "a float in the release path",
@@ -345,6 +359,7 @@ MUTANTS = [
                 "return (exact + 0.0 + noise.draw(calibration, exact.size, key)).astype(np.int64)",
             ),
         ),
+        "the door",
     ),
     Mutant(
         "half the noise where only the sum over sites is seen",
@@ -358,6 +373,7 @@ MUTANTS = [
                 "calibration.budget, calibration.alone), self.noise,",
             ),
         ),
+        "secure-aggregation",
     ),
     Mutant(
         "half the noise added where only the sum over sites is seen",
@@ -371,6 +387,7 @@ MUTANTS = [
                 "else drawn // 2)",
             ),
         ),
+        "secure-aggregation",
     ),
     Mutant(
         "half of OpenDP's noise where only the sum over sites is seen",
@@ -384,6 +401,7 @@ MUTANTS = [
                 f"        return {_DRAWN.replace('gaussian(np', 'half(np')}",
             ),
         ),
+        "sum over sites",
     ),
     Mutant(
         "privacy.json understates what an answer seen alone costs",
@@ -396,6 +414,7 @@ MUTANTS = [
                 "rho_alone=budget.rho",
             ),
         ),
+        "secure-aggregation",
     ),
     Mutant(
         "privacy.json overstates every sigma",
@@ -414,6 +433,7 @@ MUTANTS = [
         "coupling",
         r"people over files.* counted wrongly",
         (("schema/_units.py", "        grown[: len(self._taken)] = self._taken\n", ""),),
+        "people over files",
     ),
     Mutant(
         "rows of nobody kept, as if each had a person of its own",
@@ -431,6 +451,7 @@ MUTANTS = [
                 "pa.array(entry), units), np.ones_like(known)\n",
             ),
         ),
+        "people over files",
     ),
     Mutant(
         "17 and 17.0 taken for two people",
@@ -443,6 +464,7 @@ MUTANTS = [
                 "utf8_normalize(texts,",
             ),
         ),
+        "people over files",
     ),
     Mutant(
         "codes in a file counted twice when counts take their place",
@@ -455,6 +477,7 @@ MUTANTS = [
                 "for earlier in 2 * self._copy.tables():",
             ),
         ),
+        "counts of all pairs",
     ),
     Mutant(
         "continuous noise, rounded",
@@ -483,6 +506,7 @@ MUTANTS = [
                 "        return np.where(redrawn, other, drawn)",
             ),
         ),
+        "sigma 2.5",
     ),
     *(
         Mutant(
@@ -532,6 +556,7 @@ MUTANTS = [
                 f"        return 2 * {_DRAWN.replace('gaussian(np', 'half(np')}",
             ),
         ),
+        "sigma 173.2",
     ),
     Mutant(
         "an agent's own noise has a seed",
@@ -549,6 +574,7 @@ MUTANTS = [
                 "import NoiseSource, SimulatedNoise",
             ),
         ),
+        "by default",
     ),
     Mutant(
         "a study's own noise has a seed",
@@ -561,6 +587,7 @@ MUTANTS = [
                 "SimulatedNoise(noise_seed or 0, name)",
             ),
         ),
+        "by default",
     ),
     Mutant(
         "noise of a long vector is repeated after 65,536 draws",
@@ -756,6 +783,68 @@ MUTANTS = [
             ),
         )
     ),
+    *(
+        Mutant(name, "coupling", rf"agent: its socket: {words}", edits, "socket")
+        for name, words, edits in (
+            (
+                "a hub hears the text of a refusal",
+                "a malformed query: a hub hears more",
+                (
+                    (
+                        "site/service.py",
+                        "            reason = refusal.reason\n",
+                        "            reason = refusal.reason\n"
+                        "            answer = str(refusal).encode()\n",
+                    ),
+                ),
+            ),
+            (
+                "the log quotes a record",
+                "a value of a record is in the log",
+                (
+                    (
+                        "site/agent.py",
+                        'return f"unexpected {type(error).__name__}"',
+                        'return f"unexpected {type(error).__name__}: {error}"',
+                    ),
+                ),
+            ),
+            (
+                "a stranger at the socket is answered",
+                "a stranger was answered",
+                (
+                    (
+                        "site/service.py",
+                        "if user not in self._askers:",
+                        "if user not in self._askers and user < 0:",
+                    ),
+                ),
+            ),
+            (
+                "the socket is open to all",
+                "agent is open to all",
+                (("site/service.py", "SOCKET_MODE = 0o660", "SOCKET_MODE = 0o666"),),
+            ),
+            (
+                "the socket's folder is open to all",
+                "socket is open to all",
+                (("site/service.py", "FOLDER_MODE = 0o750", "FOLDER_MODE = 0o755"),),
+            ),
+        )
+    ),
+    Mutant(
+        "encoded rows are left in a file that has a name",
+        "coupling",
+        r"codes in a file: rows are in a file that has a name",
+        (
+            (
+                "marginals/tally.py",
+                "self._file = tempfile.TemporaryFile(dir=self._folder)",
+                "self._file = (Path(self._folder) / 'codes').open('w+b')",
+            ),
+        ),
+        "codes in a file",
+    ),
     Mutant(
         "two threads ask a site in memory at once",
         "ledger",
@@ -879,12 +968,14 @@ MUTANTS = [
                 "    return\n    path = folder / LEDGER\n    if known.number > chain.number:",
             ),
         ),
+        "on disk",
     ),
     Mutant(
         "a charge booked at half its price",
         "ledger",
         r"a charge is not what was asked",
         (("site/books.py", "            rho=cost.rho,\n", "            rho=cost.rho / 2,\n"),),
+        "on disk",
     ),
     Mutant(
         "the cap of the table over several studies forgotten",
@@ -897,6 +988,7 @@ MUTANTS = [
                 "for ledger in self._ledgers(study, cap, study_cap)[1:]:",
             ),
         ),
+        "on disk",
     ),
 ]
 
@@ -1003,8 +1095,9 @@ def test_the_biased_sampler_itself_is_noticed(
             ("site/selfcheck.py", "BIASED_BEFORE = (0, 14, 2)", "BIASED_BEFORE = (0, 0, 0)"),
         )
     )
-    with planted(scratch, edits):
-        found = audited(scratch, "noise", before=(str(old_opendp),))
-    assert found["opendp"] == "0.14.1"
     words = "biased" if guarded else "sigma 2.5, OpenDP"
+    with planted(scratch, edits):
+        where = (str(old_opendp),)
+        found = audited(scratch, "noise", words=words, first="without bias|2.5", before=where)
+    assert found["opendp"] == "0.14.1"
     assert any(words in failed for failed in failures(found, "noise"))

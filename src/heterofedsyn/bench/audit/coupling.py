@@ -22,7 +22,7 @@ import numpy as np
 
 from heterofedsyn._arrays import stream
 from heterofedsyn._words import count
-from heterofedsyn.bench.audit import agents, prices, reference, streams
+from heterofedsyn.bench.audit import agents, prices, reference, sockets, streams
 from heterofedsyn.bench.audit.carry import Transcript, carry
 from heterofedsyn.bench.audit.disk import SiteOnDisk
 from heterofedsyn.bench.audit.effort import Effort
@@ -82,6 +82,7 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
     for case in _ON_DISK:
         yield f"agent: {case.name}", partial(_on_disk, case, seed)
     yield from agents.checks(seed)
+    yield from sockets.checks(seed)
     yield from streams.checks(seed)
     released = (Case("wavetree"), Case("fedprivsyn")) if effort.every_study else (Case("wavetree"),)
     for case in released:

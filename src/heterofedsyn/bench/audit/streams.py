@@ -44,6 +44,7 @@ _ROWS = 150
 
 _BATCH = 20
 _CANARY = 17
+_FILES = {"rows.parquet", "rows.csv"}
 _PLACES = (0, 25, 26, 60, 150)
 """Before which rows of every source one more is put."""
 
@@ -110,6 +111,8 @@ def _audited(way: Way, seed: int) -> Iterator[Finding]:
                 max_rows_per_unit=way.rows_per_unit,
                 folder=Path(place),
             ).counts
+            left = {path.name for path in Path(place).iterdir()}
+        require(left == _FILES, "rows are in a file that has a name")
         require(isinstance(counts, PairCounts) == way.pairs, "rows are kept in another way")
         site = Site(SITE, counts, plan, SimulatedNoise(seed, SITE))
         table = kept(stretches, schema, way.rows_per_unit)
