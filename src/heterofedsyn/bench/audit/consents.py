@@ -14,7 +14,7 @@ import msgspec
 
 from heterofedsyn.bench.audit.disk import WHEN, SiteOnDisk
 from heterofedsyn.bench.audit.exhibit import SITE, plain_schema, plan_of
-from heterofedsyn.bench.audit.findings import Check, Finding, require
+from heterofedsyn.bench.audit.findings import Broken, Check, Finding, require
 from heterofedsyn.bench.audit.subject import UNIT
 from heterofedsyn.marginals import Flat
 from heterofedsyn.privacy.noise import SecureNoise
@@ -43,9 +43,9 @@ def _consent(seed: int) -> Iterator[Finding]:
     )
     refused: dict[str, tuple[Plan, _Change]] = {
         "withdrawn": (plan, _withdraw),
-        "of another study": (plan_of(_SCHEMA, seed + 1, epsilon=1.0), _unapproved),
+        "never given": (plan, _unapproved),
         "of a study that changed": (plan, _change_study),
-        "copied from another study": (plan_of(_SCHEMA, seed + 1, epsilon=1.0), _copy),
+        "copied from another study": (plan, _copy),
         "for another schema": (plan, _change_schema),
         "above the cap for a study": (plan, partial(_reset, study_epsilon=0.5)),
         "without the site's unit": (plan, partial(_reset, unit=UNIT)),
@@ -97,7 +97,7 @@ def _check_approvals(plan: Plan, hidden: Plan) -> None:
                 site.approve(proposed, _SCHEMA)
             except consent.NotApproved:
                 continue
-        require(False, f"a study of {what} was approved")
+        raise Broken(f"a study of {what} was approved")
 
 
 def _reset(settings: SiteSettings, plan: Plan, **changes: object) -> SiteSettings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
@@ -76,8 +76,12 @@ def repair(site: SiteOnDisk, how: Damage) -> Account:
 
 
 def _booked(ledger: Path) -> Fraction:
-    found = (line for line in ledger.read_bytes().splitlines() if line.startswith(b"{"))
-    return sum((Fraction(json.loads(line)["rho"]) for line in found), Fraction(0))
+    """What the whole lines of a ledger add up to."""
+    total = Fraction(0)
+    for line in ledger.read_bytes().splitlines():
+        with suppress(json.JSONDecodeError):  # half a line, or none of a ledger's
+            total += Fraction(json.loads(line)["rho"])
+    return total
 
 
 def _anchored(anchor: Path) -> Fraction:
