@@ -36,7 +36,7 @@ from heterofedsyn.bench.audit.disk import SiteOnDisk
 from heterofedsyn.bench.audit.doom import Doom
 from heterofedsyn.bench.audit.exhibit import SITE, plain_schema, plan_of
 from heterofedsyn.bench.audit.findings import Broken, require
-from heterofedsyn.bench.audit.twins import Damage, damage, repair, twin
+from heterofedsyn.bench.audit.twins import Damage, books_of, damage, repair, twin
 from heterofedsyn.errors import HeterofedsynError, LedgerDisputed, LedgerUnavailable, UsageError
 from heterofedsyn.marginals import Flat
 from heterofedsyn.privacy.budget import Budget, together
@@ -289,7 +289,8 @@ class Lives(RuleBasedStateMachine):
         """A copy is asked and killed, damaged and repaired, approved again and asked again."""
         name = self._query(share, study)
         messages = (self.messages[name],)
-        with twin(self.site) as before, twin(self.site) as site:
+        with twin(self.site) as site:
+            before = books_of(site)
             first = _live(site, messages, fate).said
             damage(site, before, how)
             try:

@@ -42,8 +42,13 @@ def twin(site: SiteOnDisk) -> Iterator[SiteOnDisk]:
         yield SiteOnDisk(settings)
 
 
-def damage(site: SiteOnDisk, before: SiteOnDisk, how: Damage) -> None:
-    """Damage the books of a site; `before` is its twin of an earlier time."""
+def books_of(site: SiteOnDisk) -> tuple[bytes, bytes]:
+    """The ledger and the anchor of a site as they are now."""
+    return (site.settings.folder / LEDGER).read_bytes(), site.settings.anchor.read_bytes()
+
+
+def damage(site: SiteOnDisk, before: tuple[bytes, bytes], how: Damage) -> None:
+    """Damage the books of a site; `before` is what they were at an earlier time."""
     ledger, anchor = site.settings.folder / LEDGER, site.settings.anchor
     lines = ledger.read_bytes().splitlines(keepends=True)
     match how:
@@ -54,8 +59,8 @@ def damage(site: SiteOnDisk, before: SiteOnDisk, how: Damage) -> None:
         case Damage.ANCHOR_GONE:
             anchor.unlink()
         case Damage.BOTH_RESTORED:
-            shutil.copy(before.settings.folder / LEDGER, ledger)
-            shutil.copy(before.settings.anchor, anchor)
+            ledger.write_bytes(before[0])
+            anchor.write_bytes(before[1])
 
 
 def repair(site: SiteOnDisk, how: Damage) -> Account:
