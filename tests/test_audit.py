@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,6 +107,46 @@ def test_tails_of_several_sigmas_tell_more_than_each_alone() -> None:
     cut = [(noise.clip(-int(3.5 * s), int(3.5 * s)), s) for noise, s in vectors]
     assert tails_p_value(vectors) > 1e-4
     assert tails_p_value(cut) < ALARM < min(tails_p_value([one]) for one in cut)
+
+
+_DOOMED = """\
+import os, sys
+from pathlib import Path
+from heterofedsyn.bench.audit.doom import Doom
+writes, power_fails, place = int(sys.argv[1]), sys.argv[2] == "power", Path(sys.argv[3])
+doom = Doom(writes, power_fails)
+doom.begin()
+file = os.open(place / "ledger", os.O_RDWR)
+os.pwrite(file, b"-two", 3)
+os.fsync(file)
+os.pwrite(file, b"-three", 7)
+(place / "new").replace(place / "name")
+doom.end()
+"""
+
+
+@pytest.mark.parametrize(
+    ("writes", "how", "ledger", "name"),
+    [
+        (0, "kill", b"one-t", b"former"),
+        (0, "power", b"one", b"former"),
+        (1, "kill", b"one-two", b"former"),
+        (1, "power", b"one", b"former"),
+        (2, "kill", b"one-two-th", b"former"),
+        (2, "power", b"one-two", b"former"),
+        (9, "kill", b"one-two-three", b"new"),
+        (9, "power", b"one-two", b"former"),
+    ],
+)
+def test_a_kill_leaves_what_was_written_and_a_power_failure_what_was_flushed(
+    tmp_path: Path, writes: int, how: str, ledger: bytes, name: bytes
+) -> None:
+    for file, held in (("ledger", b"one"), ("name", b"former"), ("new", b"new")):
+        (tmp_path / file).write_bytes(held)
+    command = [sys.executable, "-c", _DOOMED, str(writes), how, str(tmp_path)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert (tmp_path / "ledger").read_bytes() == ledger
+    assert (tmp_path / "name").read_bytes() == name
 
 
 @pytest.mark.parametrize("grain", [2, 3, 5, 7, 11, 12, 13])

@@ -1,8 +1,9 @@
 """Bugs planted in a scratch copy of the package: the audit must notice every one of them.
 
-Each runs the layer meant to catch it at a small size. With HETEROFEDSYN_MUTANTS=thorough the whole
-audit runs on each instead, as `--thorough` does. The biased sampler of an older OpenDP is met in
-person and, where no package index answers, in an imitation.
+Each runs the layer meant to catch it at a small size, the check meant to catch it first. With
+HETEROFEDSYN_MUTANTS=thorough the whole audit runs on each instead, as `--thorough` does. A check
+that a bug makes crash has not noticed it. The biased sampler of an older OpenDP is met in an
+imitation and, where a package index answers, in person.
 """
 
 from __future__ import annotations
@@ -30,10 +31,16 @@ WHOLE = os.environ.get("HETEROFEDSYN_MUTANTS") == "thorough"
 _AUDIT = """\
 import json, re, sys
 from heterofedsyn.bench.audit import QUICK, THOROUGH, audit
-whole, words, *layers = sys.argv[1:]
+from heterofedsyn.bench.audit.run import LAYERS
+whole, words, first, *layers = sys.argv[1:]
 def enough(finding):
     seen = re.search(words, f"{finding.name}: {finding.figure}")
-    return bool(words and seen and not finding.passed and not whole)
+    crashed = "unexpected " in finding.figure
+    return bool(words and seen and not crashed and not finding.passed and not whole)
+def sooner(checks):
+    return lambda *how: sorted(checks(*how), key=lambda check: not re.search(first, check[0]))
+for name, (question, checks) in LAYERS.items():
+    LAYERS[name] = question, sooner(checks)
 effort = THOROUGH if whole else QUICK
 print(json.dumps(audit(effort, 11, layers, enough=enough).as_dict()))
 """
@@ -47,14 +54,20 @@ class Mutant:
         edits: file, what stands there exactly once, and what is put in its place.
         layer: meant to catch it.
         words: of a failed finding, so that it is caught for what it is.
+        first: words of the checks that run before the others of the layer.
     """
 
     name: str
     layer: str
     words: str
     edits: tuple[tuple[str, str, str], ...]
+    first: str = ""
 
 
+_SECONDS = 1_800
+"""That one audit of the copy may take."""
+
+_NO = "if False:"
 _DRAWN = "np.array(gaussian(np.zeros(integers, dtype=np.int64)), dtype=np.int64)"
 _SIGNS = "return Sketch(frozen(signs), 1 / math.sqrt(width), _root_up(width))"
 _ADDED = "return exact + noise.draw(calibration, exact.size, key)"
@@ -121,12 +134,14 @@ MUTANTS = [
         "game",
         r"sketch of signs",
         (("marginals/sketch.py", _SIGNS, _SIGNS.replace("_root_up(width)", "1.0")),),
+        "sketch of signs, seeded",
     ),
     Mutant(
         "sensitivity of gaussian sketches taken as 1",
         "coupling",
         r"sketched .* costs rho",
         (("marginals/sketch.py", "_root_up(longest)", "_GAUSSIAN_UNIT"),),
+        "gaussian",
     ),
     Mutant(
         "a budget spent twice: past charges do not count",
@@ -169,6 +184,7 @@ MUTANTS = [
                 "Budget(float(weight * unit))",
             ),
         ),
+        "splits",
     ),
     Mutant(
         "noise reused between two releases",
@@ -181,12 +197,14 @@ MUTANTS = [
                 f"return _KEPT.setdefault((calibration.sigma, integers), {_DRAWN})",
             ),
         ),
+        "independence",
     ),
     Mutant(
         "seeded noise reused between the parts of a query",
         "noise",
         r"the same numbers",
         (_site('f"{fingerprint} {i}".encode()', "fingerprint.encode()"),),
+        "independence",
     ),
     Mutant(
         "noise seeded by time",
@@ -199,6 +217,7 @@ MUTANTS = [
                 + _KERNEL.format(rng="np.random.default_rng(time.time_ns())"),
             ),
         ),
+        "restarts and forks",
     ),
     Mutant(
         "noise from a generator that forks share",
@@ -211,6 +230,7 @@ MUTANTS = [
             ),
             _noise(f"return {_DRAWN}", _KERNEL.format(rng="_RNG")),
         ),
+        "restarts and forks",
     ),
     Mutant(
         "zero cells left out",
@@ -261,6 +281,7 @@ MUTANTS = [
                 "return exact + (exact.size > 1) * noise.draw(calibration, exact.size, key)",
             ),
         ),
+        "every kind of release",
     ),
     Mutant(
         "the exact n published",
@@ -277,6 +298,7 @@ MUTANTS = [
                 "    return dataclasses.replace(made, run=run)",
             ),
         ),
+        "release of",
     ),
     Mutant(
         "a message whose length depends on data",
@@ -290,12 +312,14 @@ MUTANTS = [
             ),
             ("hub/rounds.py", "if len(released.data) != 8 * agreed.integers:", "if False:"),
         ),
+        "lengths",
     ),
     Mutant(
         "a variance rounded downwards",
         "noise",
         r"costs more than the rho|OpenDP prices",
         (("privacy/budget.py", "_SLACK = 1e-12", "_SLACK = -1e-15"),),
+        "rounded up",
     ),
     Mutant(
         "L rows per person counted as one",
@@ -309,18 +333,21 @@ MUTANTS = [
                 "part.statistic.sensitivity(domain)",
             ),
         ),
+        "3 rows",
     ),
     Mutant(
         "a person with more than L rows kept",
         "coupling",
         r"3 rows a person.* moved more",
         (("schema/_units.py", "+ earlier < self._most", "+ earlier <= self._most"),),
+        "3 rows",
     ),
     Mutant(
         "fresh noise on redelivery without a charge",
         "noise",
         r"other bytes",
         (_site("if (kept := store.kept(fingerprint)) is not None:", "if kept := None:"),),
+        "same query again",
     ),
     Mutant(
         "a float in the release path",
@@ -332,6 +359,7 @@ MUTANTS = [
                 "return (exact + 0.0 + noise.draw(calibration, exact.size, key)).astype(np.int64)",
             ),
         ),
+        "the door",
     ),
     Mutant(
         "half the noise where only the sum over sites is seen",
@@ -345,6 +373,7 @@ MUTANTS = [
                 "calibration.budget, calibration.alone), self.noise,",
             ),
         ),
+        "secure-aggregation",
     ),
     Mutant(
         "half the noise added where only the sum over sites is seen",
@@ -358,6 +387,7 @@ MUTANTS = [
                 "else drawn // 2)",
             ),
         ),
+        "secure-aggregation",
     ),
     Mutant(
         "half of OpenDP's noise where only the sum over sites is seen",
@@ -371,6 +401,7 @@ MUTANTS = [
                 f"        return {_DRAWN.replace('gaussian(np', 'half(np')}",
             ),
         ),
+        "sum over sites",
     ),
     Mutant(
         "privacy.json understates what an answer seen alone costs",
@@ -383,6 +414,7 @@ MUTANTS = [
                 "rho_alone=budget.rho",
             ),
         ),
+        "secure-aggregation",
     ),
     Mutant(
         "privacy.json overstates every sigma",
@@ -401,6 +433,7 @@ MUTANTS = [
         "coupling",
         r"people over files.* counted wrongly",
         (("schema/_units.py", "        grown[: len(self._taken)] = self._taken\n", ""),),
+        "people over files",
     ),
     Mutant(
         "rows of nobody kept, as if each had a person of its own",
@@ -418,6 +451,7 @@ MUTANTS = [
                 "pa.array(entry), units), np.ones_like(known)\n",
             ),
         ),
+        "people over files",
     ),
     Mutant(
         "17 and 17.0 taken for two people",
@@ -430,6 +464,7 @@ MUTANTS = [
                 "utf8_normalize(texts,",
             ),
         ),
+        "people over files",
     ),
     Mutant(
         "codes in a file counted twice when counts take their place",
@@ -442,6 +477,7 @@ MUTANTS = [
                 "for earlier in 2 * self._copy.tables():",
             ),
         ),
+        "counts of all pairs",
     ),
     Mutant(
         "continuous noise, rounded",
@@ -470,6 +506,7 @@ MUTANTS = [
                 "        return np.where(redrawn, other, drawn)",
             ),
         ),
+        "sigma 2.5",
     ),
     *(
         Mutant(
@@ -519,6 +556,7 @@ MUTANTS = [
                 f"        return 2 * {_DRAWN.replace('gaussian(np', 'half(np')}",
             ),
         ),
+        "sigma 173.2",
     ),
     Mutant(
         "an agent's own noise has a seed",
@@ -536,6 +574,7 @@ MUTANTS = [
                 "import NoiseSource, SimulatedNoise",
             ),
         ),
+        "by default",
     ),
     Mutant(
         "a study's own noise has a seed",
@@ -548,6 +587,375 @@ MUTANTS = [
                 "SimulatedNoise(noise_seed or 0, name)",
             ),
         ),
+        "by default",
+    ),
+    Mutant(
+        "noise of a long vector is repeated after 65,536 draws",
+        "noise",
+        r"one long vector",
+        (
+            _noise(
+                f"return {_DRAWN}",
+                f"drawn = {_DRAWN.replace('integers', 'min(integers, 65_536)')}\n"
+                "        return np.resize(drawn, integers)",
+            ),
+        ),
+        "long vector",
+    ),
+    Mutant(
+        "equal parts of a query cost once",
+        "coupling",
+        r"every kind, every record: releases cost",
+        (
+            _site(
+                "cost=together(budget.part(part.share) for part in query.parts)",
+                "cost=together(budget.part(part.share) for part in dict.fromkeys(query.parts))",
+            ),
+        ),
+        "every kind",
+    ),
+    *(
+        Mutant(
+            f"an agent takes the counts of another study: {what}",
+            "coupling",
+            r"agent: studies of other units: .*counted wrongly",
+            (("site/agent.py", "key = (schema.fingerprint, unit, most)", f"key = {key}"),),
+            "other units",
+        )
+        for what, key in {
+            "of another L": "(schema.fingerprint, unit, 0)",
+            "of another unit and L": "(schema.fingerprint, None, 0)",
+        }.items()
+    ),
+    Mutant(
+        "an agent with few rows is unavailable",
+        "coupling",
+        r"agent: a line alone: .*refused as unavailable",
+        (
+            (
+                "site/agent.py",
+                "            return self._read(study.encoding, study.plan.unit, "
+                "study.plan.rows_per_unit)\n",
+                "            found = self._read(study.encoding, study.plan.unit, "
+                "study.plan.rows_per_unit)\n"
+                "            if found.rows < 3:\n"
+                "                raise Refused(Reason.UNAVAILABLE, 'too few rows')\n"
+                "            return found\n",
+            ),
+        ),
+        "a line alone",
+    ),
+    Mutant(
+        "a query of an empty table is malformed",
+        "coupling",
+        r"agent: a line alone: .*refused as malformed",
+        (
+            _site(
+                "        counts = self.counts()\n",
+                "        counts = self.counts()\n"
+                "        if counts.rows == 0:\n"
+                "            raise ProtocolError('there are no rows')\n",
+            ),
+        ),
+        "a line alone",
+    ),
+    Mutant(
+        "a cell that is no text takes its batch with it",
+        "coupling",
+        r"agent: .*bytes that are no text: .*counted wrongly",
+        (
+            (
+                "sources/csv_file.py",
+                "kept = batch.filter(pc.invert(reduce(pc.or_, marked)))",
+                "kept = batch.slice(0, 0)",
+            ),
+        ),
+        "a line among",
+    ),
+    Mutant(
+        "a row that cannot be read makes an agent unavailable",
+        "coupling",
+        r"agent: .*a row too short: refused as unavailable",
+        (("site/agent.py", "source = source.forgiving(self._log)", "pass"),),
+        "a line among",
+    ),
+    Mutant(
+        "text in a column of numbers ends the reading",
+        "coupling",
+        r"agent: .*text for a number: refused as unavailable",
+        (
+            (
+                "schema/_reading.py",
+                "        return _numbers_of_text(pc.ascii_trim_whitespace(array))",
+                "        trimmed = pc.ascii_trim_whitespace(array)\n"
+                "        array = pc.if_else(is_empty(trimmed), None, trimmed).cast(pa.float64())",
+            ),
+        ),
+        "a line among",
+    ),
+    Mutant(
+        "a date that is none takes its batch with it",
+        "coupling",
+        r"agent: .*a date .*counted wrongly",
+        (
+            (
+                "schema/_reading.py",
+                "        return _seconds_of_text(pc.ascii_trim_whitespace(array))",
+                "        found = _seconds_of_text(pc.ascii_trim_whitespace(array))\n"
+                "        return found if found.read.all() else nothing(array)",
+            ),
+        ),
+        "a line among",
+    ),
+    Mutant(
+        "a map of groups may be shorter than its attribute",
+        "coupling",
+        r"agent: malformed queries: .*map too short: a record changes the reply",
+        (("marginals/statistics.py", "if len(groups) != size:", "if len(groups) > size:"),),
+        "malformed",
+    ),
+    Mutant(
+        "a person's number with a blank before it is another person",
+        "coupling",
+        r"people over files.* counted wrongly",
+        (
+            (
+                "schema/_units.py",
+                "pc.utf8_trim_whitespace(_reading.words(values).cast(pa.large_string()))",
+                "_reading.words(values).cast(pa.large_string())",
+            ),
+        ),
+        "people over files",
+    ),
+    *(
+        Mutant(
+            name,
+            "ledger",
+            rf"consent: {words}: answered",
+            tuple((f"site/{file}.py", old, new) for file, old, new in edits),
+            "^consent",
+        )
+        for name, words, edits in (
+            (
+                "the cap in a steward's consent is ignored",
+                "more than a steward agreed to",
+                (
+                    (
+                        "agent",
+                        "min(self._settings.study_cap, consent.cap)",
+                        "self._settings.study_cap",
+                    ),
+                ),
+            ),
+            (
+                "the steward's cap for a study is ignored",
+                "consent above the cap for a study",
+                (
+                    ("agent", "min(self._settings.study_cap, consent.cap)", "consent.cap"),
+                    ("consent", "if plan.budget > settings.study_cap:", "if False:"),
+                ),
+            ),
+            (
+                "a study whose consent was withdrawn is answered",
+                "consent withdrawn",
+                (("consent", "if (settings.studies / fingerprint / WITHDRAWN).exists():", _NO),),
+            ),
+            (
+                "an agent answers under secure aggregation",
+                "consent under secure aggregation",
+                (("consent", "if not isinstance(study.plan.trust_model, Local):", _NO),),
+            ),
+            (
+                "a study need not protect the site's unit",
+                "consent without the site's unit",
+                (("consent", "if settings.unit is not None and plan.unit != settings.unit:", _NO),),
+            ),
+            (
+                "a study is answered after the site's schema changed",
+                "consent for another schema",
+                (
+                    (
+                        "consent",
+                        "if study.public.fingerprint != settings.public.fingerprint:",
+                        _NO,
+                    ),
+                ),
+            ),
+        )
+    ),
+    *(
+        Mutant(name, "coupling", rf"agent: its socket: {words}", edits, "socket")
+        for name, words, edits in (
+            (
+                "a hub hears the text of a refusal",
+                "a malformed query: a hub hears more",
+                (
+                    (
+                        "site/service.py",
+                        "            reason = refusal.reason\n",
+                        "            reason = refusal.reason\n"
+                        "            answer = str(refusal).encode()\n",
+                    ),
+                ),
+            ),
+            (
+                "the log quotes a record",
+                "a value of a record is in the log",
+                (
+                    (
+                        "site/agent.py",
+                        'return f"unexpected {type(error).__name__}"',
+                        'return f"unexpected {type(error).__name__}: {error}"',
+                    ),
+                ),
+            ),
+            (
+                "a stranger at the socket is answered",
+                "a stranger was answered",
+                (
+                    (
+                        "site/service.py",
+                        "if user not in self._askers:",
+                        "if user not in self._askers and user < 0:",
+                    ),
+                ),
+            ),
+            (
+                "the socket is open to all",
+                "agent is open to all",
+                (("site/service.py", "SOCKET_MODE = 0o660", "SOCKET_MODE = 0o666"),),
+            ),
+            (
+                "the socket's folder is open to all",
+                "socket is open to all",
+                (("site/service.py", "FOLDER_MODE = 0o750", "FOLDER_MODE = 0o755"),),
+            ),
+        )
+    ),
+    Mutant(
+        "encoded rows are left in a file that has a name",
+        "coupling",
+        r"codes in a file: rows are in a file that has a name",
+        (
+            (
+                "marginals/tally.py",
+                "self._file = tempfile.TemporaryFile(dir=self._folder)",
+                "self._file = (Path(self._folder) / 'codes').open('w+b')",
+            ),
+        ),
+        "codes in a file",
+    ),
+    Mutant(
+        "two threads ask a site in memory at once",
+        "ledger",
+        r"two threads: two answers left",
+        (
+            _site(
+                "        with self._turn:\n            try:",
+                "        if True:\n            try:",
+            ),
+        ),
+        "two threads",
+    ),
+    Mutant(
+        "threads count some groups of pairs twice",
+        "coupling",
+        r"a large table: .*counted wrongly",
+        (
+            (
+                "marginals/counting.py",
+                "list(_pool(threads).map(count, edges[:-1], edges[1:]))",
+                "list(_pool(threads).map(count, edges[:-1], "
+                "np.minimum(edges[1:] + 1, len(groups))))",
+            ),
+        ),
+        "large table",
+    ),
+    Mutant(
+        "the longest row of a sketch is sought among the first 4,096",
+        "coupling",
+        r"a large table: .*sketched .*costs rho",
+        (
+            (
+                "marginals/sketch.py",
+                "longest = int((matrix.astype(np.int64)",
+                "longest = int((matrix[:4096].astype(np.int64)",
+            ),
+        ),
+        "large table",
+    ),
+    Mutant(
+        "the ledger is not flushed before the anchor is written",
+        "ledger",
+        r"an agent's end left books that are disputed",
+        (
+            (
+                "site/books.py",
+                "            os.fsync(self._ledger)\n            self._write_anchor(chain)",
+                "            self._write_anchor(chain)",
+            ),
+        ),
+        "on disk",
+    ),
+    Mutant(
+        "an answer may leave before its name is flushed",
+        "ledger",
+        r"an agent's end left|gone from",
+        (
+            (
+                "site/books.py",
+                "        raise\n    _flush_folder(path.parent)",
+                "        raise",
+            ),
+        ),
+        "on disk",
+    ),
+    Mutant(
+        "a repair books what the ledger says and no more",
+        "ledger",
+        r"a repair books less",
+        (
+            (
+                "site/books.py",
+                "booked = shortfall(together([larger, study_cap]), chain.budgets)",
+                "booked = shortfall(spent, chain.budgets)",
+            ),
+        ),
+        "on disk",
+    ),
+    Mutant(
+        "a repair does not look at the anchor",
+        "ledger",
+        r"a repair books less",
+        (
+            (
+                "site/books.py",
+                "larger = max(spent, Budget(0.0 if known is None else known.rho))",
+                "larger = spent",
+            ),
+        ),
+        "on disk",
+    ),
+    Mutant(
+        "consent outlives a repair",
+        "ledger",
+        r"consent outlived a repair",
+        (("site/consent.py", "if consent.repaired != account.repaired:", _NO),),
+        "on disk",
+    ),
+    Mutant(
+        "a charge from before a repair stays paid",
+        "ledger",
+        r"a charge from before a repair paid",
+        (("site/books.py", "                        if query in self._answered\n", ""),),
+        "on disk",
+    ),
+    Mutant(
+        "an anchor is known by its number alone",
+        "ledger",
+        r"a ledger was accepted with the anchor of another",
+        (("site/books.py", "    if (known.number, known.head) not in ends:", f"    {_NO}"),),
+        "on disk",
     ),
     Mutant(
         "an older copy of the ledger accepted",
@@ -560,12 +968,14 @@ MUTANTS = [
                 "    return\n    path = folder / LEDGER\n    if known.number > chain.number:",
             ),
         ),
+        "on disk",
     ),
     Mutant(
         "a charge booked at half its price",
         "ledger",
         r"a charge is not what was asked",
         (("site/books.py", "            rho=cost.rho,\n", "            rho=cost.rho / 2,\n"),),
+        "on disk",
     ),
     Mutant(
         "the cap of the table over several studies forgotten",
@@ -578,6 +988,7 @@ MUTANTS = [
                 "for ledger in self._ledgers(study, cap, study_cap)[1:]:",
             ),
         ),
+        "on disk",
     ),
 ]
 
@@ -586,7 +997,9 @@ MUTANTS = [
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package, compiled kernels included: they are as old as their sources."""
     place = tmp_path_factory.mktemp("scratch")
-    shutil.copytree(Path(heterofedsyn.__file__).parent, place / "heterofedsyn")
+    half_written = shutil.ignore_patterns("*.tmp*", "*.pyc.*", "*.nbi.*", "*.nbc.*")
+    package = Path(heterofedsyn.__file__).parent
+    shutil.copytree(package, place / "heterofedsyn", ignore=half_written)
     return place
 
 
@@ -606,16 +1019,21 @@ def planted(scratch: Path, edits: tuple[tuple[str, str, str], ...]) -> Iterator[
 
 
 def audited(
-    scratch: Path, *layers: str, words: str = "", before: tuple[str, ...] = ()
+    scratch: Path,
+    *layers: str,
+    words: str = "",
+    first: str = "",
+    before: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """What an audit of the copy says, up to the first failure that has these words."""
     path = os.pathsep.join([*before, str(scratch)])
     done = subprocess.run(
-        [sys.executable, "-c", _AUDIT, "thorough" if WHOLE else "", words, *layers],
+        [sys.executable, "-c", _AUDIT, "thorough" if WHOLE else "", words, first, *layers],
         env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
         cwd=scratch,
         capture_output=True,
         text=True,
+        timeout=_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -624,43 +1042,44 @@ def audited(
 
 
 def failures(found: dict[str, Any], layer: str) -> list[str]:
-    """The failed checks of a layer, in words."""
+    """The checks of a layer that failed and did not crash, in words."""
     return [
         f"{finding['name']}: {finding['figure']}"
         for verdict in found["layers"]
         if verdict["layer"] == layer
         for finding in verdict["findings"]
-        if not finding["passed"]
+        if not finding["passed"] and "unexpected " not in finding["figure"]
     ]
 
 
 def test_the_copy_as_it_is_passes(scratch: Path) -> None:
     found = audited(scratch)
-    assert found["passed"], [failures(found, layer["layer"]) for layer in found["layers"]]
+    assert found["passed"], found
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_noticed(scratch: Path, mutant: Mutant) -> None:
     with planted(scratch, mutant.edits):
-        found = audited(scratch, *(() if WHOLE else (mutant.layer,)), words=mutant.words)
+        layers = () if WHOLE else (mutant.layer,)
+        found = audited(scratch, *layers, words=mutant.words, first=mutant.first)
     assert not found["passed"]
     failed = failures(found, mutant.layer)
-    assert any(re.search(mutant.words, words) for words in failed), failed
-    print(f"\n{mutant.name}: {mutant.layer}: {failed[0]}")
+    assert any(re.search(mutant.words, words) for words in failed), found
 
 
 @pytest.fixture(scope="module")
 def old_opendp(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the last OpenDP whose discrete Gaussian was biased."""
     folder = tmp_path_factory.mktemp("opendp")
+    patient = ["--disable-pip-version-check", "--retries", "5", "--timeout", "60"]
     wanted = ["--no-deps", "--only-binary", ":all:", "--target", str(folder), "opendp==0.14.1"]
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", *wanted],
+        [sys.executable, "-m", "pip", *patient, "install", *wanted],
         capture_output=True,
         check=False,
     )
     if done.returncode:
-        pytest.skip("OpenDP 0.14.1 is not to be had: no package index answers")
+        pytest.xfail("OpenDP 0.14.1 is not to be had: no package index answers")
     return folder
 
 
@@ -676,8 +1095,9 @@ def test_the_biased_sampler_itself_is_noticed(
             ("site/selfcheck.py", "BIASED_BEFORE = (0, 14, 2)", "BIASED_BEFORE = (0, 0, 0)"),
         )
     )
-    with planted(scratch, edits):
-        found = audited(scratch, "noise", before=(str(old_opendp),))
-    assert found["opendp"] == "0.14.1"
     words = "biased" if guarded else "sigma 2.5, OpenDP"
+    with planted(scratch, edits):
+        where = (str(old_opendp),)
+        found = audited(scratch, "noise", words=words, first="without bias|2.5", before=where)
+    assert found["opendp"] == "0.14.1"
     assert any(words in failed for failed in failures(found, "noise"))

@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fractions import Fraction
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import stream
 from heterofedsyn._words import count
-from heterofedsyn.bench.audit import prices, reference, streams
+from heterofedsyn.bench.audit import agents, prices, reference, sockets, streams
 from heterofedsyn.bench.audit.carry import Transcript, carry
 from heterofedsyn.bench.audit.disk import SiteOnDisk
 from heterofedsyn.bench.audit.effort import Effort
@@ -33,7 +35,7 @@ from heterofedsyn.bench.audit.exhibit import (
     table_of,
 )
 from heterofedsyn.bench.audit.findings import Check, Finding, require
-from heterofedsyn.bench.audit.hearing import Charging, Heard, InMemory, check_charges, hear, loss_of
+from heterofedsyn.bench.audit.hearing import Charging, Heard, InMemory, check_charges, compare, hear
 from heterofedsyn.bench.audit.statement import check_statement
 from heterofedsyn.bench.audit.subject import (
     CANARIES,
@@ -46,7 +48,7 @@ from heterofedsyn.bench.audit.subject import (
     people,
     person,
 )
-from heterofedsyn.marginals import Sketched
+from heterofedsyn.marginals import Flat, Sketched, SketchKind, Statistic, counting
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noise import (
     Calibration,
@@ -64,6 +66,10 @@ from heterofedsyn.site import Site
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_LARGE = (300, 300, *(3,) * 10)
+_LARGE_ROWS = 60_000
+"""Sizes of attributes and rows that several threads count; a pair has 90,000 cells."""
+
 _ON_DISK = (Case("wavetree"), Case("fedprivsyn", {"sketch": "gaussian"}, rows_per_unit=3))
 
 
@@ -72,8 +78,11 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
     for case in cases(every=effort.every_study):
         yield case.name, partial(_in_memory, case, seed)
     yield "every kind, every record", partial(_every_record, seed)
+    yield "a large table", partial(_large, seed)
     for case in _ON_DISK:
         yield f"agent: {case.name}", partial(_on_disk, case, seed)
+    yield from agents.checks(seed)
+    yield from sockets.checks(seed)
     yield from streams.checks(seed)
     released = (Case("wavetree"), Case("fedprivsyn")) if effort.every_study else (Case("wavetree"),)
     for case in released:
@@ -116,10 +125,13 @@ def _on_disk(case: Case, seed: int) -> Iterator[Finding]:
 
 
 def _every_record(seed: int) -> Iterator[Finding]:
-    """Every kind of statistic, with every record that a small schema allows, added and removed."""
+    """Every kind of statistic, with every record that a small schema allows, added and removed.
+
+    Each is asked for twice in one query: equal parts have noise of their own, and cost twice.
+    """
     schema = plain_schema(9, 6)
     plan = plan_of(schema, seed, epsilon=1.0)
-    kinds = [s for statistics in every_kind(schema.domain, seed).values() for s in statistics]
+    kinds = [s for statistics in every_kind(schema.domain, seed).values() for s in statistics] * 2
     query = ask(plan, 0, kinds, plan.budget.evenly(len(kinds))[0].rho)
     table = table_of(schema, 40, stream(seed, "rows"))
     records = np.array(list(np.ndindex(schema.domain.sizes)), dtype=np.int64).T
@@ -137,11 +149,7 @@ def _every_record(seed: int) -> Iterator[Finding]:
     one = heard(table)
     most = Fraction(0)
     for neighbour in neighbours:
-        other = heard(neighbour)
-        require(len(one.reply) == len(other.reply), "a record changes the length of an answer")
-        require(one.unnoised == other.unnoised, "a record changes something un-noised")
-        loss = loss_of(one, other, plan.trust_model)
-        require(loss <= one.charged, "a record moved more than was charged")
+        loss = compare(one, heard(neighbour), plan.trust_model, "a record")
         most = max(most, loss / one.charged)
     yield Finding(
         "every kind, every record",
@@ -149,6 +157,25 @@ def _every_record(seed: int) -> Iterator[Finding]:
         f"{len(kinds)} releases, {len(neighbours)} neighbours: {float(most):.9f} of the charge at "
         "most",
     )
+
+
+def _large(seed: int) -> Iterator[Finding]:
+    """Pairs of a table that threads count, and sketches of more cells than a small schema has."""
+    schema = plain_schema(*_LARGE)
+    names = schema.domain.names
+    plan = plan_of(schema, seed, epsilon=1.0)
+    kinds: list[Statistic] = [Flat(pair) for pair in combinations(names, 2) if pair != names[:2]]
+    kinds += [Sketched(names[:2], 4, seed + i, SketchKind.GAUSSIAN) for i in range(3)]
+    query = ask(plan, 0, kinds, plan.budget.evenly(len(kinds))[0].rho)
+    table = table_of(schema, _LARGE_ROWS, stream(seed, "many rows"))
+    site = Site(SITE, table, plan, SimulatedNoise(seed, SITE))
+    with (
+        mock.patch.object(counting, "cores", return_value=4),
+        mock.patch.object(counting, "_pool", wraps=counting._pool) as threads,
+    ):
+        hear(InMemory(site), query, table, plan, seed)
+    require(threads.called, "a large table is counted by one thread")
+    yield Finding("a large table", True, f"{len(kinds)} releases of {table.rows:,} rows")
 
 
 def _study(case: Case, seed: int) -> tuple[Plan, pa.Table, Transcript]:
@@ -199,11 +226,7 @@ def _couple(
             loss = Fraction(0)
             for query, one, other in zip(queries, without, within, strict=True):
                 where = f"query {query.label!r} with {canary}"
-                require(len(one.reply) == len(other.reply), f"{where}: another length")
-                require(one.unnoised == other.unnoised, f"{where}: something un-noised differs")
-                price = loss_of(one, other, plan.trust_model)
-                require(price <= one.charged, f"{where}: moved more than was charged for it")
-                loss += price
+                loss += compare(one, other, plan.trust_model, where)
             require(
                 loss <= Fraction(site.spent.rho),
                 f"{canary}: moved {float(loss):.6g}, charged was {site.spent.rho:.6g}",

@@ -22,7 +22,7 @@ from heterofedsyn.site.settings import SETTINGS, SiteSettings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class SiteOnDisk:
         name: str,
         schema: Schema,
         plan: Plan,
-        rows: pa.Table,
+        rows: pa.Table | bytes,
         *,
         more: Sequence[Plan] = (),
         epsilon: float | None = None,
@@ -47,6 +47,7 @@ class SiteOnDisk:
 
         Args:
             plan: of an approved study; each may spend as much as this one.
+            rows: as a table, or as the file that holds them.
             more: plans of other approved studies.
             epsilon: the cap of the table, twice that of a study unless given.
         """
@@ -68,14 +69,22 @@ class SiteOnDisk:
         )
         settings.anchor.parent.mkdir(parents=True)
         schema.save(settings.schema)
-        pyarrow.csv.write_csv(rows, settings.source)
+        if isinstance(rows, bytes):
+            Path(settings.source).write_bytes(rows)
+        else:
+            pyarrow.csv.write_csv(rows, settings.source)
         Books.create(settings.folder, settings.anchor)
         settings.studies.mkdir()
         (settings.folder / SETTINGS).write_text(settings.to_toml())
+        made = cls(settings)
         for agreed in (plan, *more):
-            study = Study(plan=agreed, schema=schema.settings, quorum=1)
-            approve(settings, study, who="an auditor", now=_WHEN)
-        return cls(settings)
+            made.approve(agreed, schema)
+        return made
+
+    def approve(self, plan: Plan, schema: Schema) -> None:
+        """The steward consents to a study."""
+        study = Study(plan=plan, schema=schema.settings, quorum=1)
+        approve(self.settings, study, who="an auditor", now=WHEN)
 
     @contextmanager
     def serving(self, noise: NoiseSource) -> Iterator[Serving]:

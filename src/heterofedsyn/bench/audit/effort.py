@@ -31,6 +31,6 @@ class Effort:
     prices: int
 
 
-QUICK = Effort("quick", False, 20_000, 1_000, 200, 0, 12, 15, 500)
+QUICK = Effort("quick", False, 20_000, 1_000, 300, 0, 12, 15, 500)
 USUAL = Effort("usual", True, 60_000, 1_000, 500, 300, 30, 20, 3_000)
 THOROUGH = Effort("thorough", True, 600_000, 10_000, 4_000, 2_000, 250, 30, 50_000)

@@ -63,10 +63,7 @@ def _class(runs: int, seed: int, name: str, *, secure: bool) -> Iterator[Finding
     statistics = every_kind(domain, seed)[name]
     shared = plan.budget.evenly(len(statistics))[0].rho
     queries = [ask(plan, number, statistics, shared) for number in range(2)]
-    # All in one corner and the canary far from it: the worst there is for a dependence.
-    table = EncodedTable.from_codes(domain, np.zeros((2, 300), dtype=np.int64))
-    canary = EncodedTable.from_codes(domain, _furthest(statistics, domain)[:, None])
-    worlds = [table, EncodedTable.concatenate([table, canary])]
+    worlds = _worlds(statistics, domain)
     exact = [_told(queries[0], world) for world in worlds]
 
     def play(run: int, inside: bool) -> float:
@@ -87,22 +84,30 @@ def _sum(runs: int, seed: int) -> Iterator[Finding]:
     )
     statistics = every_kind(domain, seed)["gaussian sketch"]
     query = ask(plan, 0, statistics, plan.budget.evenly(len(statistics))[0].rho)
-    table = EncodedTable.from_codes(domain, np.zeros((2, 300), dtype=np.int64))
-    canary = EncodedTable.from_codes(domain, _furthest(statistics, domain)[:, None])
-    worlds = [table, EncodedTable.concatenate([table, canary])]
+    worlds = _worlds(statistics, domain)
     exact = [
-        [rest + own for rest, own in zip(_told(query, table), told, strict=True)]
+        [rest + own for rest, own in zip(_told(query, worlds[0]), told, strict=True)]
         for told in (_told(query, world) for world in worlds)
     ]
 
     def play(run: int, inside: bool) -> float:
         replies = [
             Site(name, rows, plan, SecureNoise(), trust=plan.trust_model).answer(encode(query))
-            for name, rows in zip(plan.sites, [worlds[inside], table], strict=True)
+            for name, rows in zip(plan.sites, [worlds[inside], worlds[0]], strict=True)
         ]
         return _score(encode(summed([decode(reply, Answer) for reply in replies])), *exact)
 
     yield _judged("sum over sites, OpenDP", runs, seed, plan, play)
+
+
+def _worlds(statistics: Sequence[Statistic], domain: Domain) -> tuple[EncodedTable, EncodedTable]:
+    """A table, and the same with the canary.
+
+    All rows are in one corner and the canary far from it: the worst there is for a dependence.
+    """
+    table = EncodedTable.from_codes(domain, np.zeros((2, 300), dtype=np.int64))
+    canary = EncodedTable.from_codes(domain, _furthest(statistics, domain)[:, None])
+    return table, EncodedTable.concatenate([table, canary])
 
 
 def _pressed(site: Site, queries: Sequence[Query]) -> set[bytes]:

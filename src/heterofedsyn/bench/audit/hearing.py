@@ -148,8 +148,20 @@ def check_charges(spent: Budget, heard: Sequence[Heard], budget: Budget, stated:
     require(cost <= Fraction(stated) <= Fraction(budget.rho), "privacy.json states another rho")
 
 
-def loss_of(one: Heard, other: Heard, trust: Trust) -> Fraction:
-    """The squared changes over twice the protecting variances."""
+def compare(one: Heard, other: Heard, trust: Trust, where: str) -> Fraction:
+    """What a neighbour's answer to the same query moved: noisy integers alone, within the charge.
+
+    Returns:
+        The squared changes over twice the protecting variances.
+    """
+    require(len(one.reply) == len(other.reply), f"{where}: another length")
+    require(one.unnoised == other.unnoised, f"{where}: something un-noised differs")
+    loss = _loss(one, other, trust)
+    require(loss <= one.charged, f"{where}: moved more than was charged for it")
+    return loss
+
+
+def _loss(one: Heard, other: Heard, trust: Trust) -> Fraction:
     total = Fraction(0)
     for first, second, sigma in zip(one.values, other.values, one.sigmas, strict=True):
         moved = Fraction(int(((first - second) ** 2).sum()))

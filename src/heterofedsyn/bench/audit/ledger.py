@@ -11,23 +11,29 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from importlib.util import find_spec
 
-from heterofedsyn._arrays import stream
+from heterofedsyn._arrays import Integers, stream
+from heterofedsyn.bench.audit import consents
 from heterofedsyn.bench.audit.effort import Effort
 from heterofedsyn.bench.audit.exhibit import SITE, plain_schema, plan_of, table_of
 from heterofedsyn.bench.audit.findings import Check, Finding, require
 from heterofedsyn.errors import BudgetExceeded, UsageError
 from heterofedsyn.marginals import Flat
 from heterofedsyn.privacy.budget import together
-from heterofedsyn.privacy.noise import SimulatedNoise
+from heterofedsyn.privacy.noise import Calibration, SecureNoise, SimulatedNoise
 from heterofedsyn.protocol import Part, Query, encode
 from heterofedsyn.site import Site
 
 _SECONDS_PER_LIFE = 60
+_MEETING_SECONDS = 0.2
 
 
 def check_library() -> None:
@@ -43,8 +49,10 @@ def check_library() -> None:
 
 
 def checks(effort: Effort, seed: int) -> Iterator[Check]:
-    """Histories in memory and on disk."""
+    """Consent, two threads, and histories in memory and on disk."""
     yield "histories in memory", partial(_in_memory, effort, seed)
+    yield from consents.checks(seed)
+    yield "two threads", partial(_at_once, seed)
     yield "histories on disk", partial(_on_disk, effort, seed)
 
 
@@ -91,6 +99,45 @@ def _in_memory(effort: Effort, seed: int) -> Iterator[Finding]:
         True,
         f"{10 * effort.lives:,} histories, {asked:,} queries, {refused:,} of them refused",
     )
+
+
+@dataclass(frozen=True)
+class _Meeting:
+    """Noise that is drawn when a second thread wants some too, or when none has come."""
+
+    both: threading.Barrier
+    simulated = False
+
+    def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
+        with suppress(threading.BrokenBarrierError):
+            self.both.wait(_MEETING_SECONDS)
+        return SecureNoise().draw(calibration, integers, key)
+
+
+def _at_once(seed: int) -> Iterator[Finding]:
+    """A site of a simulation that is asked by two threads: the same query, and two too dear."""
+    schema = plain_schema(3, 2)
+    plan = plan_of(schema, seed, epsilon=1.0)
+    table = table_of(schema, 20, stream(seed, "histories in memory"))
+    parts = (Part(Flat(("a0",)), 0.6),)
+    first, second = (
+        encode(Query(study=plan.fingerprint, number=number, label="q", parts=parts))
+        for number in range(2)
+    )
+    for messages in ((first, first), (first, second)):
+        site = Site(SITE, table, plan, _Meeting(threading.Barrier(2)))
+
+        def answer(message: bytes, site: Site = site) -> bytes | None:
+            try:
+                return site.answer(message)
+            except BudgetExceeded:
+                return None
+
+        with ThreadPoolExecutor(2) as threads:
+            left = {said for said in threads.map(answer, messages) if said is not None}
+        require(len(left) == 1, "two answers left at the price of one")
+        require(len(site.ledger.charges) == 1, "one answer left, but not one was charged")
+    yield Finding("two threads", True, "one answer to the same query, and to two too dear together")
 
 
 def _on_disk(effort: Effort, seed: int) -> Iterator[Finding]:

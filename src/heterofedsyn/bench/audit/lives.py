@@ -1,9 +1,10 @@
-"""Lives of a site on disk, made up by hypothesis: asked, asked again, killed, doubled, restored.
+"""Lives of a site on disk, made up by hypothesis: asked, killed, doubled, restored, repaired.
 
 Every query goes to an agent of its own, forked from this process, which may be killed (as by
-kill -9) before any of its writes, or in the middle of one. The laws are checked after each step:
-what left was charged, before and once; one query never gets two answers; no cap is exceeded;
-nothing booked is ever lost; and an older copy of the ledger is refused.
+kill -9) before any of its writes, or in the middle of one, or whose power may fail. The laws are
+checked after each step: what left was charged, before and once; one query never gets two answers;
+no cap is exceeded; nothing booked is ever lost; an older copy of the ledger is refused; and a
+repair books all that may be missing, ends every consent, and lets no old charge pay for an answer.
 """
 
 from __future__ import annotations
@@ -16,11 +17,9 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import seed as seeded
@@ -34,11 +33,13 @@ from hypothesis.stateful import (
 )
 
 from heterofedsyn.bench.audit.disk import SiteOnDisk
+from heterofedsyn.bench.audit.doom import Doom
 from heterofedsyn.bench.audit.exhibit import SITE, plain_schema, plan_of
 from heterofedsyn.bench.audit.findings import Broken, require
-from heterofedsyn.errors import HeterofedsynError, LedgerDisputed, LedgerUnavailable
+from heterofedsyn.bench.audit.twins import Damage, books_of, damage, repair, twin
+from heterofedsyn.errors import HeterofedsynError, LedgerDisputed, LedgerUnavailable, UsageError
 from heterofedsyn.marginals import Flat
-from heterofedsyn.privacy.budget import together
+from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.noise import SecureNoise
 from heterofedsyn.protocol import Part, Query, encode
 from heterofedsyn.site.agent import Reason, Refused
@@ -58,7 +59,7 @@ _MOST_WRITES = 20
 _ANSWER, _REFUSAL = b"a", b"r"
 _SHARES = st.sampled_from([0.01, 0.05, 0.1, 0.2, 0.3])
 _STUDIES = st.sampled_from([0, 0, 1, 2])
-_FATES = st.integers(0, _MOST_WRITES)
+_FATES = st.builds(Doom, st.integers(0, _MOST_WRITES), st.booleans())
 
 happened: Counter[str] = Counter()
 
@@ -69,30 +70,6 @@ class Ended:
 
     said: tuple[bytes, ...]
     killed: bool
-
-
-def _doom(writes: int) -> None:
-    """Kill this process at its so manieth step of writing; a write is half done by then."""
-    left = [writes]
-
-    def fated(work: Callable[..., Any], half: Callable[..., Any] | None) -> Callable[..., Any]:
-        def step(*what: Any) -> Any:
-            if left[0] == 0:
-                if half is not None:
-                    half(*what)
-                os.kill(os.getpid(), signal.SIGKILL)
-            left[0] -= 1
-            return work(*what)
-
-        return step
-
-    pwrite = os.pwrite
-    # Only in a process that is about to end.
-    vars(os)["fsync"] = fated(os.fsync, None)
-    vars(os)["pwrite"] = fated(
-        pwrite, lambda file, data, place: pwrite(file, data[: len(data) // 2], place)
-    )
-    setattr(Path, "replace", fated(Path.replace, None))  # noqa: B010  (mypy allows no assignment)
 
 
 def _serve(site: SiteOnDisk, messages: tuple[bytes, ...], out: int) -> None:
@@ -114,7 +91,7 @@ def _serve(site: SiteOnDisk, messages: tuple[bytes, ...], out: int) -> None:
     os.write(out, json.dumps([said[i].hex() for i in range(len(messages))]).encode())
 
 
-def _live(site: SiteOnDisk, messages: tuple[bytes, ...], fate: int | None) -> Ended:
+def _live(site: SiteOnDisk, messages: tuple[bytes, ...], fate: Doom | None) -> Ended:
     """One agent in a process of its own."""
     source, out = os.pipe()
     child = os.fork()
@@ -123,8 +100,10 @@ def _live(site: SiteOnDisk, messages: tuple[bytes, ...], fate: int | None) -> En
         try:
             os.close(source)
             if fate is not None:
-                _doom(fate)
+                fate.begin()
             _serve(site, messages, out)
+            if fate is not None and fate.power_fails:
+                fate.end()
             status = 0
         except HeterofedsynError as error:
             os.write(out, json.dumps({"failed": str(error)}).encode())
@@ -182,8 +161,11 @@ class Lives(RuleBasedStateMachine):
         shutil.rmtree(self.place)
 
     def _account(self) -> Account:
-        with Books.open(self.folder, self.anchor) as books:
-            return books.account
+        try:
+            with Books.open(self.folder, self.anchor) as books:
+                return books.account
+        except LedgerDisputed as error:
+            raise Broken(f"an agent's end left books that are disputed: {error}") from None
 
     def _query(self, share: float, study: int) -> str:
         parts = (Part(Flat(("a0",)), share), Part(Flat(("a1",)), share / 2))
@@ -196,11 +178,13 @@ class Lives(RuleBasedStateMachine):
         self.costs[name] = Fraction(together(_STUDY.part(part.share) for part in query.parts).rho)
         return name
 
-    def _ask(self, names: tuple[str, ...], fate: int | None) -> None:
+    def _ask(self, names: tuple[str, ...], fate: Doom | None) -> None:
         before = self._account()
         charged = {entry.query for entry in before.charges}
         ended = _live(self.site, tuple(self.messages[name] for name in names), fate)
-        happened["kills" if ended.killed else "answers or refusals"] += 1
+        if ended.killed and fate is not None:
+            happened["power failures" if fate.power_fails else "kills"] += 1
+        happened["answers or refusals"] += len(ended.said)
         for name, said in zip(names, ended.said, strict=ended.said != ()):
             if said[:1] == _ANSWER:
                 happened["redeliveries"] += name in self.left
@@ -225,13 +209,13 @@ class Lives(RuleBasedStateMachine):
         self._ask((self._query(share, study),), None)
 
     @rule(share=_SHARES, study=_STUDIES, fate=_FATES)
-    def ask_and_kill(self, share: float, study: int, fate: int) -> None:
-        """A new query to an agent that is killed."""
+    def ask_and_kill(self, share: float, study: int, fate: Doom) -> None:
+        """A new query to an agent that is killed, or whose power fails."""
         self._ask((self._query(share, study),), fate)
 
     @precondition(lambda self: self.costs)
     @rule(which=st.integers(0, 100), fate=st.one_of(st.none(), _FATES))
-    def ask_again(self, which: int, fate: int | None) -> None:
+    def ask_again(self, which: int, fate: Doom | None) -> None:
         """A query that was asked before; the agent may be killed."""
         names = sorted(self.costs)
         self._ask((names[which % len(names)],), fate)
@@ -282,6 +266,54 @@ class Lives(RuleBasedStateMachine):
             require(number == newest, "an older copy of the ledger was accepted")
         shutil.rmtree(self.folder)
         aside.rename(self.folder)
+
+    @rule()
+    def swap(self) -> None:
+        """The ledger of one history and the anchor of another, equally long: refused."""
+        with twin(self.site) as one, twin(self.site) as other:
+            for number, site in enumerate((one, other)):
+                ample = site.settings.cap
+                with Books.open(site.settings.folder, site.settings.anchor) as books:
+                    books.charge(
+                        "s", f"query {number}", "q", Budget(0.01), cap=ample, study_cap=ample
+                    )
+            try:
+                Books.open(one.settings.folder, other.settings.anchor).close()
+            except LedgerDisputed:
+                happened["swapped anchors refused"] += 1
+            else:
+                raise Broken("a ledger was accepted with the anchor of another")
+
+    @rule(share=_SHARES, study=_STUDIES, fate=_FATES, how=st.sampled_from(Damage))
+    def repair(self, share: float, study: int, fate: Doom, how: Damage) -> None:
+        """A copy is asked and killed, damaged and repaired, approved again and asked again."""
+        name = self._query(share, study)
+        messages = (self.messages[name],)
+        with twin(self.site) as site:
+            before = books_of(site)
+            first = _live(site, messages, fate).said
+            damage(site, before, how)
+            try:
+                repaired = repair(site, how)
+            except UsageError:
+                require(how is Damage.CUT, f"{how}: there was something to repair")
+                return  # there was nothing to cut
+            happened["repairs"] += 1
+            (said,) = _live(site, messages, None).said
+            require(said == _REFUSAL + Reason.NOT_APPROVED.encode(), "consent outlived a repair")
+            site.approve(_PLANS[study], _SCHEMA)
+            (said,) = _live(site, messages, None).said
+            with Books.open(site.settings.folder, site.settings.anchor) as books:
+                charges = books.account.charges[len(repaired.charges) :]
+            if name in {entry.query for entry in repaired.answers}:
+                require(said in first or not first, "a repair changed an answer")
+            elif said[:1] == _ANSWER:
+                require(
+                    [entry.query for entry in charges] == [name],
+                    "a charge from before a repair paid for an answer after it",
+                )
+            else:
+                require(said[1:].decode() == Reason.OVER_THE_CAP, f"refused as {said[1:]!r}")
 
     @invariant()
     def what_left_was_charged_once_and_within_the_caps(self) -> None:

@@ -49,6 +49,9 @@ SIGMAS = (0.5, 0.8, 1.0, 1.5, 2.5, 3.0, 7.3, 41.0, 173.2, 1000.5)
 """Whole and fractional, small and large."""
 
 _WIDE = 41.0
+_LONG = (363, 362)
+"""Values of two attributes: their pair has more than 2^17 cells."""
+
 _CHILD_SECONDS = 600
 
 
@@ -68,6 +71,7 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
     yield "restarts and forks", partial(_processes, seed)
     yield "noise by default", partial(_unasked, seed)
     yield "the same query again", partial(_again, seed)
+    yield "one long vector", partial(_long, seed)
     yield "variances are rounded up", partial(prices.calibrations, effort, seed)
 
 
@@ -270,6 +274,17 @@ def _again(seed: int) -> Iterator[Finding]:
             require(site.ledger.spent == spent, "the same query again was charged again")
             asked += 1
     yield Finding("the same query again", True, f"{asked} times the same bytes, for nothing")
+
+
+def _long(seed: int) -> Iterator[Finding]:
+    """One vector longer than any block in which noise might be drawn is sound throughout."""
+    schema = plain_schema(*_LONG)
+    plan = plan_of(schema, seed)
+    table = table_of(schema, 50, stream(seed, "few rows"))
+    query = ask(plan, 0, (Flat(("a0", "a1")),), 1 / (2 * _WIDE**2))
+    (noise,), (sigma,) = _added(Site(SITE, table, plan, SecureNoise()), query, table)
+    chance = min(gaussian_p_value(noise, sigma), reuse_p_value(noise))
+    yield Finding.of_chance("one long vector", min(1.0, 2 * chance), f"{noise.size:,} draws")
 
 
 def _added(site: Site, query: Query, table: EncodedTable) -> tuple[list[Integers], list[float]]:

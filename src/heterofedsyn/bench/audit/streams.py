@@ -23,7 +23,7 @@ import numpy as np
 from heterofedsyn._arrays import stream
 from heterofedsyn.bench.audit.exhibit import SITE, ask, every_kind, plain_schema, plan_of
 from heterofedsyn.bench.audit.findings import Check, Finding, require
-from heterofedsyn.bench.audit.hearing import Heard, InMemory, check_charges, hear, loss_of
+from heterofedsyn.bench.audit.hearing import Heard, InMemory, check_charges, compare, hear
 from heterofedsyn.bench.audit.subject import UNIT
 from heterofedsyn.marginals import tally
 from heterofedsyn.marginals.counts import PairCounts
@@ -44,6 +44,7 @@ _ROWS = 150
 
 _BATCH = 20
 _CANARY = 17
+_FILES = {"rows.parquet", "rows.csv"}
 _PLACES = (0, 25, 26, 60, 150)
 """Before which rows of every source one more is put."""
 
@@ -110,9 +111,11 @@ def _audited(way: Way, seed: int) -> Iterator[Finding]:
                 max_rows_per_unit=way.rows_per_unit,
                 folder=Path(place),
             ).counts
+            left = {path.name for path in Path(place).iterdir()}
+        require(left == _FILES, "rows are in a file that has a name")
         require(isinstance(counts, PairCounts) == way.pairs, "rows are kept in another way")
         site = Site(SITE, counts, plan, SimulatedNoise(seed, SITE))
-        table = _kept(stretches, schema, way.rows_per_unit)
+        table = kept(stretches, schema, way.rows_per_unit)
         found = hear(InMemory(site), query, table, plan, seed)
         check_charges(site.ledger.spent, [found], plan.budget, plan.budget.rho)
         return found
@@ -122,10 +125,7 @@ def _audited(way: Way, seed: int) -> Iterator[Finding]:
     most = Fraction(0)
     for canary in (Row(_CANARY, last), Row(None, last)):
         other = heard([_with(stretch, canary) for stretch in rows])
-        require(len(one.reply) == len(other.reply), "a person changes the length of an answer")
-        require(one.unnoised == other.unnoised, "a person changes something un-noised")
-        loss = loss_of(one, other, plan.trust_model)
-        require(loss <= one.charged, "a person moved more than was charged")
+        loss = compare(one, other, plan.trust_model, "a person")
         require(canary.person is not None or loss == 0, "rows of nobody were counted")
         most = max(most, loss / one.charged)
     yield Finding(
@@ -157,7 +157,7 @@ def _with(rows: Sequence[Row], canary: Row) -> list[Row]:
     return [Row(canary.person, (-1, 0)), *found]
 
 
-def _kept(stretches: Sequence[Sequence[Row]], schema: Schema, most: int) -> EncodedTable:
+def kept(stretches: Sequence[Sequence[Row]], schema: Schema, most: int) -> EncodedTable:
     """The rows that must be counted: of each person the first that fit."""
     taken: Counter[int] = Counter()
     kept = []
@@ -190,9 +190,10 @@ def _sources(stretches: Sequence[Sequence[Row]], place: Path) -> list[Source]:
 
 
 def _spelt(rows: Sequence[Row]) -> list[str]:
-    """People as texts: every other one as 17.0 instead of 17, and nothing for nobody."""
+    """People as texts: 17, 17.0, or either with blanks around it; blanks alone for nobody."""
+    ways = ("{}", "{}.0", " {}", "{}.0  ")
     return [
-        "" if row.person is None else f"{row.person}{'.0' if i % 2 else ''}"
+        " " * (i % 2) if row.person is None else ways[i % len(ways)].format(row.person)
         for i, row in enumerate(rows)
     ]
 
