@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -398,3 +400,25 @@ def test_noise_beyond_64_bits_is_refused_and_never_cut_off() -> None:
         make_plan(SCHEMA, unit="id", rows_per_unit=10**18)
     with pytest.raises(PrivacyRefusal):
         Calibration.of(1e12, Budget(1e-3), 1, Local(1))
+
+
+_FIRST_DECODING = """
+import sys, threading
+from heterofedsyn.marginals import Total
+from heterofedsyn.protocol import Part, Query, decode, encode
+sys.setswitchinterval(1e-6)
+message = encode(Query(study="s", number=0, label="l", parts=(Part(Total(), 1.0),)))
+together = threading.Barrier(8)
+def work():
+    together.wait()
+    for _ in range(50):
+        decode(message, Query)
+threads = [threading.Thread(target=work) for _ in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+
+
+def test_many_threads_may_read_the_first_message_at_once() -> None:
+    for _ in range(4):
+        subprocess.run([sys.executable, "-c", _FIRST_DECODING], check=True)

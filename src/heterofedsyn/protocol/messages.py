@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -76,6 +76,13 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="answe
     version: int = MESSAGE_VERSION
 
 
+# Made here, where no other thread is: msgspec 0.22 ends the process when two threads decode a type
+# for the first time.
+_DECODERS: dict[type, msgspec.msgpack.Decoder[Any]] = {
+    kind: msgspec.msgpack.Decoder(kind) for kind in (Query, Answer)
+}
+
+
 def encode(message: Query | Answer) -> bytes:
     """A message as bytes."""
     return msgspec.msgpack.encode(message)
@@ -90,7 +97,7 @@ def decode(data: bytes, kind: type[Message]) -> Message:
     if len(data) > MOST_BYTES:
         raise ProtocolError(f"a message of {len(data):,} bytes is over the limit of {MOST_BYTES:,}")
     try:
-        message = msgspec.msgpack.decode(data, type=kind)
+        message: Message = _DECODERS[kind].decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError):
         raise ProtocolError(f"this is no {kind.__name__.lower()} of version 1") from None
     if message.version != MESSAGE_VERSION:

@@ -57,6 +57,9 @@ class Consent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return Budget(self.rho)
 
 
+_DECODER = msgspec.json.Decoder(Consent)  # made before any thread is; see protocol.messages
+
+
 def check_study(settings: SiteSettings, study: Study) -> None:
     """Refuse what this site never answers, whoever asks.
 
@@ -195,7 +198,7 @@ def read_consent(path: Path) -> Consent:
         HeterofedsynError: if it is anything else.
     """
     try:
-        consent = msgspec.json.decode(read_whole(path, MOST_CONSENT_BYTES), type=Consent)
+        consent = _DECODER.decode(read_whole(path, MOST_CONSENT_BYTES))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise HeterofedsynError(f"{path} is damaged; approve the study again") from None
     except OSError as error:
