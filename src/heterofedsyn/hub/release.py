@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
 import secrets
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -382,7 +381,7 @@ def _targets(schema: Schema, rebuild: Rebuild, stored: tuple[_StoredMeasurement,
         if values.size != found.statistic.integers(domain):
             raise ReleaseError("the model does not fit its schema; fetch the release again")
         # Written so that NaN, which compares as false, is refused.
-        if not (np.all(np.abs(values) < LARGEST) and 0 < found.variance < math.inf):
+        if not (np.all(np.abs(values) < LARGEST) and LARGEST**-2 < found.variance < LARGEST**2):
             raise ReleaseError("the model holds impossible numbers; fetch the release again")
         measurements.append(Measurement(found.statistic, Noisy(values, found.variance)))
     targets = Targets(schema, tuple(measurements), rebuild)
