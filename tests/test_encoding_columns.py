@@ -380,6 +380,12 @@ def test_a_decimal_of_any_precision_is_read_or_does_not_fit(data: st.DataObject)
     assert None not in codes_of(NumberColumn("x", 0, 9), array)
 
 
+def test_a_decimal_beyond_any_other_is_clamped() -> None:
+    raw = pa.py_buffer((10**75).to_bytes(32, "little"))
+    array = pa.Array.from_buffers(pa.decimal256(76, -5), 1, [None, raw])
+    assert codes_of(IntegerColumn("x", 0, 9), array) == [9]
+
+
 def test_a_truth_value_is_no_number_whatever_the_source() -> None:
     for column in (IntegerColumn("x", 0, 1), NumberColumn("x", 0, 1)):
         assert codes_of(column, [True, False]) == [None, None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import os
 import signal
 import subprocess
 import sys
@@ -350,6 +351,12 @@ def test_no_file_of_a_folder_is_passed_over(tmp_path: Path) -> None:
     for place in places:
         assert sum(batch.num_rows for batch in open_source(place).batches()) == 3
     assert sum(batch.num_rows for batch in open_source(f"{lake}/*/?.parquet").batches()) == 3 - 1
+    os.mkfifo(lake / "a" / "pipe.parquet")
+    assert sum(batch.num_rows for batch in open_source(lake).batches()) == 3
+    (lake / "latest").symlink_to(lake / "a")
+    for place in places:
+        assert "latest/1.parquet: the same file as" in failure(place)
+    (lake / "latest").unlink()
     (lake / "a" / "3.parquet").symlink_to(tmp_path / "gone")
     for place in places:
         assert "a/3.parquet: the link leads nowhere" in failure(place)
@@ -377,6 +384,7 @@ def test_paths_that_cannot_be_are_named(tmp_path: Path) -> None:
     assert "there is no such file" in failure("~nobody-of-this-name/x.csv")
     assert "File name too long" in failure(tmp_path / ("x" * 300))
     assert "no .parquet file is there" in failure(str(tmp_path / "**x.parquet"))
+    assert "cannot follow a wildcard" in failure(str(tmp_path / "*" / ".." / "x.pq"), UsageError)
 
 
 @pytest.mark.parametrize("group", [1, 4, 7])
@@ -465,6 +473,7 @@ def test_a_query_gives_its_rows_and_reads_only_what_is_wanted(tmp_path: Path) ->
         ("nothing", "a table or function that is not there"),
         ("SELECT secret FROM stays", "a column or table that is not there"),
         ("SELECT age, ward, age FROM stays", "columns 1 and 3 have the same name"),
+        ("SELECT age, ward AS AGE FROM stays", "columns 1 and 2 have the same name"),
         ("SELEC age FROM stays", "not SQL"),
         ("SELECT 1 AS x; DROP TABLE stays", "not SQL"),
         ("DELETE FROM stays RETURNING age", "not SQL"),

@@ -28,6 +28,7 @@ from heterofedsyn.cli import (
     site,
     study,
 )
+from heterofedsyn.cli._signals import endings
 from heterofedsyn.errors import HeterofedsynError, HeterofedsynWarning, plain
 
 _STOPPED = "stopped before the end; nothing half-written is left"
@@ -71,7 +72,7 @@ def root(
 
 def main() -> None:
     """Run the command line; exit codes: 0 done, 1 failed, 2 wrong use, 3 refused for privacy."""
-    for number in _endings():
+    for number in endings():
         signal.signal(number, _terminate)
     sys.exit(run(sys.argv[1:]))
 
@@ -122,15 +123,9 @@ def _plain_warnings() -> Iterator[None]:
         yield
 
 
-def _endings() -> list[signal.Signals]:
-    """Signals that end a command early: also that of a closed terminal, unless it is ignored."""
-    closed = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []  # not on Windows
-    return [signal.SIGTERM, *(n for n in closed if signal.getsignal(n) is not signal.SIG_IGN)]
-
-
 def _terminate(number: int, frame: object) -> None:
     # A shell that closes passes on the signal it gets: what is being cleaned up hears it once.
-    for ending in _endings():
+    for ending in endings():
         signal.signal(ending, _heed_no_more)
     raise SystemExit(_fail(_STOPPED, 128 + number))
 

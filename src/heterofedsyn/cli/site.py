@@ -18,6 +18,7 @@ import typer
 from heterofedsyn._words import PRIVATE_ROWS
 from heterofedsyn.cli import _steward
 from heterofedsyn.cli._options import check_file
+from heterofedsyn.cli._signals import endings
 from heterofedsyn.errors import UsageError, plain
 
 if TYPE_CHECKING:
@@ -268,13 +269,16 @@ def serve(folder: Folder = HERE) -> None:
         for line in self_check(settings, books, agent.noise):
             _log(line)
         with Service(agent, settings, log=_log) as service:
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in (signal.SIGINT, *endings()):
                 signal.signal(number, lambda *_: service.stop())
             spent, cap = books.account.spent.rho, settings.cap.rho
             _log(f"site {settings.name!r}: rho {spent:.6g} of {cap:.6g} is spent")
             _log(f"answering on {settings.socket}")
             service.run()
     _log("stopped; the ledger is closed and the socket is gone")
+    if service.busy:
+        # Whoever still reads after the time to stop would be waited for: Arrow calls Python there.
+        os._exit(0)
 
 
 @ledger_app.callback()

@@ -82,20 +82,20 @@ class Counts(ABC):
         A hub pays next to nothing for a map, and each would cost a pass over the rows.
         """
         cliques = Counter(clique_of(view) for view in views)
-        often: set[Clique] = set()
+        often: dict[Clique, View] = {}
         room = _MOST_WHOLE_CELLS
         for clique, times in cliques.items():
             cells = self.domain.cells(clique)
             if times > _MOST_MAPS and cells <= min(room, max(self.rows, 1)):
-                often.add(clique)
+                often[clique] = whole(clique)
                 room -= cells
         asked = [view for view in views if clique_of(view) not in often]
-        asked += [whole(clique) for clique in often]
+        asked += often.values()
         found = dict(zip(asked, self._count(asked) if asked else (), strict=True))
         return {
             view: found[view]
             if view in found
-            else _added_up(found[whole(clique_of(view))], clique_of(view), view, self.domain)
+            else _added_up(found[often[clique_of(view)]], clique_of(view), view, self.domain)
             for view in views
         }
 

@@ -117,7 +117,7 @@ class Dependence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="d
     def exact(self, counts: Counts) -> Integers:
         joint = counts.of(whole(self.attributes)).reshape(counts.domain.shape(self.attributes))
         total = int(joint.sum())
-        if total >= 2**30:  # 2 n^2 would not fit 64 bits, Python's integers hold it
+        if total >= 2**31:  # 2 n^2 does not fit 64 bits; Python's integers hold it
             joint = joint.astype(object)
         apart = int(np.abs(total * joint - np.outer(joint.sum(axis=1), joint.sum(axis=0))).sum())
         rounded = (2 * UNITS_PER_COUNT * apart + total) // max(1, 2 * total)

@@ -62,7 +62,8 @@ def plain(array: pa.Array) -> pa.Array:
     if pa.types.is_float32(array.type):
         return array.cast(pa.string()).cast(pa.float64())
     if pa.types.is_decimal(array.type) and array.type.scale < 0:
-        return array.cast(pa.decimal256(76, 0))
+        roomy = array.type.precision - array.type.scale <= 76
+        return array.cast(pa.decimal256(76, 0) if roomy else pa.float64())
     if pa.types.is_decimal(array.type) and array.type.bit_width < 128:
         return array.cast(pa.decimal128(38, array.type.scale))
     return array

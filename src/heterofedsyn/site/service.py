@@ -156,6 +156,12 @@ class Service:
         with suppress(BlockingIOError):  # it is full of wake-up calls already
             os.write(self._waker, b".")
 
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is still being made."""
+        with self._turn:
+            return bool(self._threads)
+
     def close(self) -> None:
         """Remove the socket."""
         if self._listener is not None:

@@ -86,9 +86,8 @@ class CsvSource(Source):
         return replace(self, say=say)
 
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        rows, last = 1, b""  # the header is a row
-        skipping = None if self.say is None else _Skipping()
-        how = (None, None) if skipping is None else (skipping.mark, skipping.unfit)
+        rows, last, skipping = 1, b"", _Skipping()  # the header is a row
+        how = (None, None) if self.say is None else (skipping.mark, skipping.unfit)
         # The last cell of the file shows whether a quote was left open, whatever its bytes.
         kinds = {self.header[-1]: pa.binary()} | dict.fromkeys(columns, pa.string())
         try:
@@ -97,17 +96,17 @@ class CsvSource(Source):
                     if batch.num_rows:
                         rows += batch.num_rows
                         last = batch.column(self.header[-1])[-1].cast(pa.binary()).as_py()
-                        wanted = batch.select(list(columns))
-                        yield wanted if skipping is None else skipping.readable(wanted)
+                        yield skipping.readable(batch.select(list(columns)))
             # An open quote in the last row takes no other row with it, unless it spans lines.
-            if rows > 1 and (skipping is None or _spans_lines(last)) and self._is_open(last):
+            if rows > 1 and (self.say is None or _spans_lines(last)) and self._is_open(last):
                 raise DataError(
-                    f"{self.path}: {_row(str(rows))} has a quote that is not closed, so that it "
-                    "runs to the end of the file; close it"
+                    f"{self.path}: {_row(str(rows + skipping.unfitting))} has a quote that is not "
+                    "closed, so that it runs to the end of the file; close it"
                 )
         except _TROUBLES as error:
-            raise DataError(f"{self.path}: {_explain(self.path, error, rows)}") from None
-        if self.say is not None and skipping is not None and skipping.rows:
+            known = rows + skipping.unfitting
+            raise DataError(f"{self.path}: {_explain(self.path, error, known)}") from None
+        if self.say is not None and skipping.rows:
             self.say(f"{self.path}: {skipping.rows:,} rows cannot be read and are left out")
 
     def _is_open(self, cell: bytes) -> bool:
@@ -124,9 +123,16 @@ class _Skipping:
     """Leaves out rows that cannot be read; whether one can be depends on it alone."""
 
     def __init__(self) -> None:
-        self.rows = 0
+        self.unfitting = 0
+        """Rows with too many or too few cells."""
+        self._illegible = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")(_MARK)
         self._found = False
+
+    @property
+    def rows(self) -> int:
+        """How many were left out."""
+        return self.unfitting + self._illegible
 
     def mark(self, block: bytes) -> bytes:
         """A block of the file with a mark for every byte that is no text."""
@@ -138,7 +144,7 @@ class _Skipping:
         """What to do about a row with another number of cells."""
         if _spans_lines(row.text.encode()):
             return "error"  # its quote may have taken other rows
-        self.rows += 1
+        self.unfitting += 1
         return "skip"
 
     def readable(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -147,7 +153,7 @@ class _Skipping:
             return batch
         marked = (pc.match_substring(column, _NO_TEXT) for column in batch.columns)
         kept = batch.filter(pc.invert(reduce(pc.or_, marked)))
-        self.rows += batch.num_rows - kept.num_rows
+        self._illegible += batch.num_rows - kept.num_rows
         return kept
 
 

@@ -54,10 +54,11 @@ class DuckdbSource(Source):
             raise DataError(f"{location.name}: there is no such file; check the path")
         with _connected(location) as connection:
             _relation(connection, location.query)
-            # A relation would give the second of two equal names another one.
-            names = connection.sql(f"SELECT column_name FROM (DESCRIBE (\n{location.query}\n))")
-            names = [name for (name,) in names.fetchall()]
-        return cls(location, check_names(location.name, names))
+            # A relation would give the second of two equal names, in any case, another one.
+            found = connection.sql(f"SELECT column_name FROM (DESCRIBE (\n{location.query}\n))")
+            names = [name for (name,) in found.fetchall()]
+        check_names(location.name, [name.casefold() for name in names])
+        return cls(location, tuple(names))
 
     @property
     def name(self) -> str:

@@ -183,7 +183,10 @@ def matches(text: str) -> list[Path]:
     if not has_magic(text):
         return []
     root = root_of(text)
-    return files_below(root, Path(text).relative_to(root).parts)
+    parts = Path(text).relative_to(root).parts
+    if ".." in parts:
+        raise UsageError(f"{text}: a folder above (..) cannot follow a wildcard; name it before")
+    return files_below(root, parts)
 
 
 def files_below(root: Path, parts: Sequence[str]) -> list[Path]:
@@ -196,19 +199,25 @@ def files_below(root: Path, parts: Sequence[str]) -> list[Path]:
         parts: names with wildcards; `**` stands for any number of folders.
 
     Raises:
-        DataError: a folder may not be looked into, or a link leads nowhere.
+        DataError: a folder may not be looked into, a link leads nowhere, or two paths lead to one
+            file, whose records would count twice.
     """
-    return sorted({*_files(root, tuple(parts), (os.path.realpath(root),))})
+    found = sorted({*_files(root, tuple(parts), (os.path.realpath(root),))})
+    known: dict[str, Path] = {}
+    for path in found:
+        if (other := known.setdefault(os.path.realpath(path), path)) != path:
+            raise DataError(f"{path}: the same file as {other}, by a link; remove one of the two")
+    return found
 
 
 def _files(folder: Path, parts: tuple[str, ...], above: tuple[str, ...]) -> Iterator[Path]:
     first, rest = parts[0], parts[1:]
     if first == "**":
         yield from _files(folder, rest or ("*",), above)
-    for path in _listed(folder):
+    for path, is_folder in _listed(folder):
         if first != "**" and not fnmatchcase(path.name, first):
             continue
-        if path.is_dir():
+        if is_folder:
             real = os.path.realpath(path)
             if first == "**" and real not in above:  # a link may lead back
                 yield from _files(path, parts, (*above, real))
@@ -217,13 +226,15 @@ def _files(folder: Path, parts: tuple[str, ...], above: tuple[str, ...]) -> Iter
         elif first != "**" and not rest:
             if not path.exists():
                 raise DataError(f"{path}: the link leads nowhere; mend or remove it")
-            yield path
+            if path.is_file():
+                yield path
 
 
-def _listed(folder: Path) -> list[Path]:
-    """What is in a folder and meant for readers: writers hide what they have not finished."""
+def _listed(folder: Path) -> list[tuple[Path, bool]]:
+    """What is in a folder, and whether it is one; writers hide what they have not finished."""
     try:
-        return [path for path in folder.iterdir() if not path.name.startswith((".", "_"))]
+        there = [path for path in folder.iterdir() if not path.name.startswith((".", "_"))]
+        return [(path, path.is_dir()) for path in there]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:

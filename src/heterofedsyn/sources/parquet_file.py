@@ -127,12 +127,14 @@ def _repeating(footer: pq.FileMetaData, texts: list[str]) -> list[str]:
     Where values hardly repeat, a dictionary would grow with the row group. A number of two bytes
     for each value is all that one of any use to a schema takes, beside the dictionary itself.
     """
-    large = set()
-    for group in map(footer.row_group, range(footer.num_row_groups)):
-        for chunk in map(group.column, range(group.num_columns)):
-            if chunk.total_uncompressed_size > 2 * chunk.num_values + _DICTIONARY_BYTES:
-                large.add(chunk.path_in_schema)
-    return [name for name in texts if name not in large]
+    place = {footer.schema.column(i).path: i for i in range(footer.num_columns)} if texts else {}
+
+    def is_small(name: str, group: int) -> bool:
+        chunk = footer.row_group(group).column(place[name])
+        return bool(chunk.total_uncompressed_size <= 2 * chunk.num_values + _DICTIONARY_BYTES)
+
+    groups = range(footer.num_row_groups)
+    return [name for name in texts if all(is_small(name, group) for group in groups)]
 
 
 def _damaged_group(file: pq.ParquetFile, columns: list[str], done: int) -> int:
