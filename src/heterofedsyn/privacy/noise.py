@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -108,7 +109,7 @@ def _opendp() -> tuple[Any, tuple[Any, Any]]:
     import opendp.prelude as dp
 
     installed = version("opendp")
-    if tuple(int(part) for part in installed.split(".")[:2]) < _UNBIASED_SINCE:
+    if tuple(map(int, re.findall(r"\d+", installed)[:2])) < _UNBIASED_SINCE:
         raise PrivacyRefusal(f"OpenDP {installed} may draw biased noise; install 0.16 or later")
     dp.enable_features("contrib")
     return dp, (dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float))
