@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+import heterofedsyn
 from heterofedsyn.bench.audit import LAYERS, QUICK, Effort, Finding, audit
 from heterofedsyn.bench.audit import ledger as ledger_layer
 from heterofedsyn.bench.audit import run as run_module
@@ -29,8 +30,19 @@ from heterofedsyn.privacy.goodness import (
 )
 from heterofedsyn.privacy.noise import Calibration, SimulatedNoise
 from invented import Desk
+from test_audit_mutants import MUTANTS
 
 pytestmark = pytest.mark.thorough
+
+
+def test_every_planted_bug_still_has_its_place() -> None:
+    package = Path(heterofedsyn.__file__).parent
+    for mutant in MUTANTS:
+        texts: dict[str, str] = {}
+        for file, old, new in mutant.edits:
+            text = texts.setdefault(file, (package / file).read_text("utf-8"))
+            assert text.count(old) == 1, f"{mutant.name}: {file} has {old!r} not once"
+            texts[file] = text.replace(old, new)
 
 
 @pytest.fixture
