@@ -540,14 +540,17 @@ def signalled(cluster: SparkSession, number: signal.Signals) -> Iterator[None]:
     def terminate(*_: object) -> None:
         raise SystemExit
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    # Whoever starts this process in the background has it ignore Ctrl-C.
+    handlers = {signal.SIGTERM: terminate, signal.SIGINT: signal.default_int_handler}
+    before = {which: signal.signal(which, handler) for which, handler in handlers.items()}
     thread = Thread(target=send)
     thread.start()
     try:
         yield
     finally:
         thread.join()
-        signal.signal(signal.SIGTERM, before)
+        for which, handler in before.items():
+            signal.signal(which, handler)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
