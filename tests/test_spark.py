@@ -541,7 +541,10 @@ def signalled(cluster: SparkSession, number: signal.Signals) -> Iterator[None]:
         raise SystemExit
 
     # Whoever starts this process in the background has it ignore Ctrl-C.
-    handlers = {signal.SIGTERM: terminate, signal.SIGINT: signal.default_int_handler}
+    handlers: dict[signal.Signals, Callable[..., object]] = {
+        signal.SIGTERM: terminate,
+        signal.SIGINT: signal.default_int_handler,
+    }
     before = {which: signal.signal(which, handler) for which, handler in handlers.items()}
     thread = Thread(target=send)
     thread.start()
