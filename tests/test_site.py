@@ -267,19 +267,24 @@ def test_no_plan_and_no_query_can_give_a_site_a_noise_seed() -> None:
     assert agents[0].answer(query(Flat(("a2",)))) != agents[1].answer(query(Flat(("a2",))))
 
 
+def answered_at_once(agent: Site, asked: Sequence[bytes]) -> list[bytes | None]:
+    """What each of sixteen threads hears; None where the budget is spent."""
+
+    def ask(message: bytes) -> bytes | None:
+        try:
+            return agent.answer(message)
+        except BudgetExceeded:
+            return None
+
+    with ThreadPoolExecutor(16) as pool:
+        return list(pool.map(ask, asked))
+
+
 def test_queries_that_fit_alone_but_not_together_are_not_both_answered() -> None:
     for trial in range(10):
         agent = site()
         asked = [query(Flat(("a0",)), share=0.3, label=f"{trial} {i // 2}") for i in range(16)]
-
-        def ask(message: bytes, agent: Site = agent) -> bytes | None:
-            try:
-                return agent.answer(message)
-            except BudgetExceeded:
-                return None
-
-        with ThreadPoolExecutor(16) as pool:
-            answers = list(pool.map(ask, asked))
+        answers = answered_at_once(agent, asked)
         assert len({answer for answer in answers if answer is not None}) == 3
         assert answers[0::2] == answers[1::2]
         assert agent.ledger.spent <= PLAN.budget
@@ -303,15 +308,7 @@ def test_no_two_threads_spend_the_same_budget_or_draw_for_the_same_query(
     monkeypatch.setattr(Ledger, "charge", hesitating)
     agent = site(noise=Slow())
     asked = [query(Flat(("a0",)), share=0.3, label=f"{i // 2}") for i in range(16)]
-
-    def ask(message: bytes) -> bytes | None:
-        try:
-            return agent.answer(message)
-        except BudgetExceeded:
-            return None
-
-    with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(ask, asked))
+    answers = answered_at_once(agent, asked)
     assert answers[0::2] == answers[1::2], "two answers to one query"
     assert len({answer for answer in answers if answer is not None}) == 3
     assert len(agent.ledger.charges) == 3
