@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heterofedsyn._arrays import Floats
 from heterofedsyn.errors import UsageError
 from heterofedsyn.schema import Domain, Encoded, EncodedTable
 from heterofedsyn.simulate.split import MOST_SITES, Split, split
@@ -58,47 +59,179 @@ def test_all_rows_of_a_person_go_to_one_site(kind: str, people: int, seed: int) 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_seed_gives_the_same_sites(kind: str) -> None:
-    first, second, other = (cut(encoded(300), 4, kind, seed) for seed in (1, 1, 2))
+    # As many sites as labels would leave nothing to chance in a split by label.
+    first, second, other = (cut(encoded(300), 5, kind, seed) for seed in (1, 1, 2))
     assert [numbers(table) for table in first] == [numbers(table) for table in second]
     assert [numbers(table) for table in first] != [numbers(table) for table in other]
 
 
-@given(rows=st.integers(0, 5000), sites=st.integers(1, 20))
-def test_uniform_sites_differ_by_at_most_one_row(rows: int, sites: int) -> None:
-    sizes = [table.rows for table in cut(encoded(rows), sites, "uniform")]
-    assert max(sizes) - min(sizes) <= 1
+def plus(whole: Encoded, number: int, label: int, unit: int | None = None) -> Encoded:
+    """The same rows and one more at the end."""
+    table = whole.table
+    row = np.array([[number // 200], [number % 200], [label]])
+    codes = np.concatenate([table.codes.astype(np.int64), row], axis=1)
+    units = None if whole.units is None else np.append(whole.units, unit)
+    grown = EncodedTable.from_codes(table.domain, codes)
+    return Encoded(grown, rows_read=grown.rows, units=units)
 
 
-@given(rows=st.integers(0, 5000), sites=st.integers(1, 20))
-def test_sizes_are_in_proportion_to_the_number_of_the_site(rows: int, sites: int) -> None:
-    sizes = np.array([table.rows for table in cut(encoded(rows), sites, "sizes")])
-    shares = np.arange(1, sites + 1) / (sites * (sites + 1) / 2)
-    assert np.abs(sizes - rows * shares).max() <= 1
+def changed(before: list[EncodedTable], after: list[EncodedTable]) -> list[list[int]]:
+    """By site, the rows that are in one of two deals only."""
+    pairs = zip(before, after, strict=True)
+    return [sorted({*numbers(first)} ^ {*numbers(second)}) for first, second in pairs]
 
 
-def label_shares(tables: list[EncodedTable]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    return np.stack([np.bincount(table.codes[2], minlength=4) / table.rows for table in tables])
+@given(
+    rows=st.integers(0, 300),
+    sites=st.integers(1, 30),
+    kind=st.sampled_from(KINDS),
+    people=st.none() | st.integers(1, 50),
+    label=st.integers(0, 3),
+    seed=st.integers(0, 99),
+)
+def test_one_more_is_one_row_more_at_one_site_whatever_its_label(
+    rows: int, sites: int, kind: str, people: int | None, label: int, seed: int
+) -> None:
+    whole = encoded(rows, seed, people)
+    more = plus(whole, 39_999, label, None if people is None else people)
+    found = changed(cut(whole, sites, kind, seed), cut(more, sites, kind, seed))
+    assert sorted(found) == [[]] * (sites - 1) + [[39_999]]
 
 
-def test_a_label_split_gives_every_site_its_own_labels() -> None:
-    shares = label_shares(cut(encoded(2000), 4, "label"))
-    assert (shares.max(axis=1) > 0.85).all()
-    assert sorted(shares.argmax(axis=1)) == [0, 1, 2, 3]
+@given(
+    kind=st.sampled_from(KINDS),
+    people=st.integers(1, 40),
+    label=st.integers(0, 3),
+    seed=st.integers(0, 99),
+)
+def test_another_row_of_a_person_moves_nobody_else(
+    kind: str, people: int, label: int, seed: int
+) -> None:
+    whole = encoded(200, seed, people)
+    assert whole.units is not None
+    person = int(whole.units[seed])
+    more = plus(whole, 39_999, label, person)
+    theirs = {39_999, *np.flatnonzero(whole.units == person).tolist()}
+    found = changed(cut(whole, 5, kind, seed), cut(more, 5, kind, seed))
+    assert {number for numbers in found for number in numbers} <= theirs
+
+
+@given(kind=st.sampled_from(KINDS), people=st.integers(1, 60), seed=st.integers(0, 99))
+def test_the_order_of_a_persons_rows_does_not_decide_where_they_go(
+    kind: str, people: int, seed: int
+) -> None:
+    whole = encoded(300, seed, people)
+    assert whole.units is not None
+    order = np.random.default_rng(seed).permutation(300)
+    shuffled = Encoded(whole.table.take(order), rows_read=300, units=whole.units[order])
+    before, after = cut(whole, 4, kind, seed), cut(shuffled, 4, kind, seed)
+    assert [sorted(numbers(table)) for table in before] == [
+        sorted(numbers(table)) for table in after
+    ]
+
+
+@given(kind=st.sampled_from(KINDS), value=st.integers(0, 3), seed=st.integers(0, 99))
+def test_where_rows_go_does_not_depend_on_which_labels_others_have(
+    kind: str, value: int, seed: int
+) -> None:
+    """All rows but the last get another label; the last, by its own draw, stays where it was."""
+    whole = encoded(100, seed)
+    codes = whole.table.codes.astype(np.int64)
+    codes[2, :-1] = value
+    others = Encoded(EncodedTable.from_codes(whole.table.domain, codes), rows_read=100)
+    homes = [
+        next(site for site, table in enumerate(cut(some, 7, kind, seed)) if 99 in numbers(table))
+        for some in (whole, others)
+    ]
+    assert homes[0] == homes[1]
+
+
+def near(found: Floats, chances: Floats, many: int) -> bool:
+    """Whether shares of independent draws are within four standard errors of their chances."""
+    return bool(np.all(np.abs(found - chances) <= 4 * np.sqrt(chances * (1 - chances) / many)))
+
+
+@pytest.mark.parametrize("people", [None, 8000])
+@pytest.mark.parametrize(
+    ("kind", "shares"), [("uniform", [1, 1, 1, 1, 1]), ("sizes", [1, 2, 3, 4, 5])]
+)
+def test_sites_have_chances_as_declared(kind: str, shares: list[int], people: int | None) -> None:
+    whole = encoded(20_000, people=people)
+    homes = np.empty(20_000, np.int64)
+    for site, table in enumerate(cut(whole, 5, kind)):
+        homes[numbers(table)] = site
+    if whole.units is not None:
+        homes = homes[np.unique(whole.units, return_index=True)[1]]
+    found = np.bincount(homes, minlength=5) / homes.size
+    assert near(found, np.array(shares) / sum(shares), homes.size)
+    # Draws that were not independent, such as a dealt-out pack, would fill sites too evenly.
+    late = homes[homes.size // 2 :]
+    assert near(
+        np.bincount(late, minlength=5) / late.size, np.array(shares) / sum(shares), late.size
+    )
+
+
+@pytest.mark.parametrize("kind", ["uniform", "sizes"])
+def test_no_size_of_a_site_is_fixed(kind: str) -> None:
+    """Sizes vary as those of independent draws do: a fixed size lets one row displace others."""
+    rows, sites, deals = 2000, 4, 400
+    whole = encoded(rows)
+    sizes = np.array(
+        [[table.rows for table in cut(whole, sites, kind, seed)] for seed in range(deals)]
+    )
+    chances = np.full(sites, 1 / 4) if kind == "uniform" else np.arange(1, 5) / 10
+    wanted = rows * chances * (1 - chances)
+    # The variance of a sample variance of normal draws is 2 / (n - 1) of its square.
+    assert np.all(np.abs(sizes.var(axis=0, ddof=1) / wanted - 1) <= 4 * np.sqrt(2 / (deals - 1)))
+
+
+@pytest.mark.parametrize("sites", [1, 2, 3, 4, 6, 8, 11])
+def test_a_label_split_gives_every_site_its_own_stretch_of_the_domain(sites: int) -> None:
+    whole = encoded(20_000)
+    labels = whole.table.codes[2]
+    edges = np.linspace(0, 4, sites + 1)
+    for value in range(4):
+        many = int(np.count_nonzero(labels == value))
+        overlap = np.clip(np.minimum(edges[1:], value + 1) - np.maximum(edges[:-1], value), 0, None)
+        found = [np.count_nonzero(t.codes[2] == value) / many for t in cut(whole, sites, "label")]
+        assert near(np.array(found), overlap, many)
+
+
+def test_a_label_that_nobody_has_leaves_its_site_empty() -> None:
+    whole = encoded(500)
+    codes = whole.table.codes.astype(np.int64)
+    codes[2] = 2
+    only = Encoded(EncodedTable.from_codes(whole.table.domain, codes), rows_read=500)
+    assert [table.rows for table in cut(only, 4, "label")] == [0, 0, 500, 0]
+
+
+def test_dirichlet_shares_are_dirichlet() -> None:
+    """Over many deals a label's share at a site has the mean and spread that the law says."""
+    rows, sites, deals = 2000, 4, 300
+    whole = encoded(rows)
+    shares = np.empty((deals, 4, sites))
+    for seed in range(deals):
+        for site, table in enumerate(cut(whole, sites, "dirichlet", seed)):
+            shares[seed, :, site] = np.bincount(table.codes[2], minlength=4)
+    shares /= np.bincount(whole.table.codes[2], minlength=4)[None, :, None]
+    # Beta(0.5, 1.5): mean 1/4, variance mean (1 - mean) / (2 + 1), and its draw of about 500 rows.
+    spread = 0.25 * 0.75 / 3
+    flat = shares.reshape(-1, sites)
+    assert np.all(np.abs(flat.mean(axis=0) - 0.25) <= 4 * np.sqrt(spread / len(flat)))
+    # A fourth moment of Beta(0.5, 1.5) about its mean is at most 0.75^2 times its variance.
+    error = np.sqrt(0.75**2 * spread / len(flat))
+    wanted = spread + (0.25 * 0.75 - spread) / 500
+    assert np.all(np.abs(((flat - 0.25) ** 2).mean(axis=0) - wanted) <= 4 * error)
 
 
 def test_a_dirichlet_split_skews_labels_and_a_uniform_one_does_not() -> None:
-    spread = {
-        kind: float(label_shares(cut(encoded(4000), 4, kind)).std(axis=0).mean())
-        for kind in ("uniform", "dirichlet")
-    }
+    def label_shares(kind: str) -> Floats:
+        tables = cut(encoded(4000), 4, kind)
+        return np.stack([np.bincount(table.codes[2], minlength=4) / table.rows for table in tables])
+
+    spread = {kind: float(label_shares(kind).std(axis=0).mean()) for kind in KINDS}
     # A site's share of a label has standard error sqrt(1/4 * 3/4 / 1000) = 0.014.
     assert spread["uniform"] < 4 * 0.014 < spread["dirichlet"]
-
-
-def test_uniform_does_not_follow_the_order_of_the_file() -> None:
-    first = cut(encoded(2000), 2, "uniform")[0]
-    late = np.mean(np.array(numbers(first)) >= 1000)
-    assert abs(late - 0.5) < 4 * np.sqrt(0.25 / 1000)
 
 
 @pytest.mark.parametrize("sites", [0, -1, MOST_SITES + 1])

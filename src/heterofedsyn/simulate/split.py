@@ -1,8 +1,9 @@
-"""Ways to cut one table into sites that differ."""
+"""Ways to deal the rows of one table to sites that differ."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,46 +30,64 @@ class Split(StrEnum):
 def split(
     encoded: Encoded, sites: int, kind: str, label: str | None, rng: np.random.Generator
 ) -> list[EncodedTable]:
-    """One table per site; all rows of a person stay together.
+    """One table per site, some of them perhaps empty; all rows of a person stay together.
 
-    `uniform` deals at random; `sizes` in proportion 1 : 2 : ... : sites; `label` gives every site
-    its own stretch of the sorted label; `dirichlet` draws each label value's shares at random.
+    Every person is dealt by a draw of their own, with chances that are public or follow from their
+    own label: one more is one more at one site, and changes nothing for the others. `uniform` gives
+    all sites the same chance; `sizes` chances of 1 : 2 : ... : sites; `label` every site its own
+    stretch of the label's domain; `dirichlet` draws chances at random for every value of it.
     """
     if kind not in list(Split):
         known = [str(split) for split in Split]
         raise UsageError(f"there is no split {kind!r}; {did_you_mean(kind, known)}")
     if not 1 <= sites <= MOST_SITES:
         raise UsageError(f"sites ({sites}) must be in 1..{MOST_SITES}")
-    table = encoded.table
-    persons = np.arange(table.rows) if encoded.units is None else encoded.units
-    _, first, person = np.unique(persons, return_index=True, return_inverse=True)
     if Split(kind) in (Split.LABEL, Split.DIRICHLET) and label is None:
         raise UsageError(f"split {kind!r} needs a label; add `label = ...` to the schema")
-    values = np.zeros(first.size, dtype=np.int64)
+    table = encoded.table
+    person: Integers = np.arange(table.rows)
+    if encoded.units is not None:
+        person = np.unique(encoded.units, return_inverse=True)[1]
+    labels: Integers = np.zeros(table.rows, np.int64)
+    many = 1
     if label is not None:
-        values = table.codes[table.domain.index(label)][first].astype(np.int64)
-    site = _deal(values, sites, Split(kind), rng)[person]
+        place = table.domain.index(label)
+        labels, many = table.codes[place].astype(np.int64), table.domain.sizes[place]
+    site = _deal(_smallest(labels, person), many, sites, Split(kind), rng)[person]
     return [table.take(np.flatnonzero(site == number)) for number in range(sites)]
 
 
-def _deal(values: Integers, sites: int, kind: Split, rng: np.random.Generator) -> Integers:
-    """The site of every person."""
-    order = rng.permutation(values.size)
+def _smallest(labels: Integers, person: Integers) -> Integers:
+    """A label for every person that depends on their own rows alone, and not on their order."""
+    found = np.full(person.max(initial=-1) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(found, person, labels)
+    return found
+
+
+def _deal(
+    labels: Integers, many: int, sites: int, kind: Split, rng: np.random.Generator
+) -> Integers:
+    """The site of every person, of whose label there are so many values in the domain."""
+    # Streams of their own: no person's draw moves because of what else is drawn.
+    for_shares, for_persons = rng.spawn(2)
+    drawn = for_persons.random(labels.size)
     if kind is Split.LABEL:
-        order = order[np.argsort(values[order], kind="stable")]
-    shares = np.arange(1.0, sites + 1) if kind is Split.SIZES else np.ones(sites)
-    site = np.empty(values.size, dtype=np.int64)
+        return np.minimum((labels + drawn) / many * sites, sites - 1).astype(np.int64)
     if kind is not Split.DIRICHLET:
-        site[order] = _stretches(values.size, shares)
-        return site
-    for value in np.unique(values):
-        members = order[values[order] == value]
-        concentration = np.full(sites, DIRICHLET_CONCENTRATION)
-        site[members] = _stretches(members.size, rng.dirichlet(concentration))
+        shares = np.arange(1.0, sites + 1) if kind is Split.SIZES else np.ones(sites)
+        return _chosen(shares, drawn)
+    site = np.empty(labels.size, dtype=np.int64)
+    order = np.argsort(labels, kind="stable")
+    ends = np.searchsorted(labels[order], np.arange(many + 1))
+    for begin, end in pairwise(ends):
+        # For every value of the domain: shares tell nothing of which values occur.
+        shares = for_shares.dirichlet(np.full(sites, DIRICHLET_CONCENTRATION))
+        members = order[begin:end]
+        site[members] = _chosen(shares, drawn[members])
     return site
 
 
-def _stretches(many: int, shares: Floats) -> Integers:
-    """0, ..., 0, 1, ..., 1, ... in proportion to the shares."""
-    edges = np.rint(np.cumsum(shares) / np.sum(shares) * many).astype(np.int64)
-    return np.searchsorted(edges, np.arange(many), side="right").astype(np.int64)
+def _chosen(shares: Floats, drawn: Floats) -> Integers:
+    """A site for every draw from [0, 1), with chances in proportion to the shares."""
+    edges = np.cumsum(shares)[:-1] / np.sum(shares)
+    return np.searchsorted(edges, drawn, side="right").astype(np.int64)

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from heterofedsyn._arrays import stream
 from heterofedsyn.errors import HeterofedsynWarning, SimulatedNoiseWarning, UsageError
 from heterofedsyn.hub import DEFAULT_METHOD, Release, make_method
@@ -123,8 +125,16 @@ class FederatedSynthesizer:
         )
 
     def split(self, encoded: Encoded, sites: int, kind: str) -> list[EncodedTable]:
-        """One encoded table cut into sites, as a federation might hold it."""
-        return split(encoded, sites, kind, self.schema.label, stream(self._seed, "split"))
+        """One encoded table dealt to sites, as a federation might hold it.
+
+        Without a noise seed nobody can tell the deal: its randomness is the operating system's,
+        and no file holds it. The plan's seed, which is published, has no part in it.
+        """
+        if self._noise_seed is None:
+            rng = np.random.default_rng(secrets.randbits(256))
+        else:
+            rng = stream(self._noise_seed, "split")
+        return split(encoded, sites, kind, self.schema.label, rng)
 
     def fit_encoded(
         self, tables: Mapping[str, EncodedTable | Counts], *, watch: Watcher = lambda report: None
