@@ -339,7 +339,7 @@ MUTANTS = [
         "a person with more than L rows kept",
         "coupling",
         r"3 rows a person.* moved more",
-        (("schema/_units.py", "+ earlier < self._most", "+ earlier <= self._most"),),
+        (("schema/_units.py", "order[place < self._most]", "order[place <= self._most]"),),
         "3 rows",
     ),
     Mutant(
@@ -432,7 +432,14 @@ MUTANTS = [
         "the limit of L rows per person counted for each batch alone",
         "coupling",
         r"people over files.* counted wrongly",
-        (("schema/_units.py", "        grown[: len(self._taken)] = self._taken\n", ""),),
+        (
+            (
+                "schema/_units.py",
+                "        entries = identities.dictionary.to_pylist()\n",
+                "        entries = [f'{self._waiting} {text}' for text in "
+                "identities.dictionary.to_pylist()]\n",
+            ),
+        ),
         "people over files",
     ),
     Mutant(

@@ -19,6 +19,7 @@ from heterofedsyn.schema import (
     EncodedTable,
     IntegerColumn,
     Schema,
+    _units,
     decode,
     encode,
 )
@@ -92,17 +93,21 @@ def test_columns_may_come_in_any_order_and_extra_ones_are_ignored() -> None:
     assert encode(SCHEMA, [mixed]).table.codes[:, 0].tolist() == [7, 1, 1]
 
 
-def test_the_first_fitting_rows_of_each_unit_stay() -> None:
+def test_a_few_fitting_rows_of_each_unit_stay() -> None:
     one = batch(
         person=["p", "q", "p", None, "p"], age=[None, 1, 2, 3, 4], ward=["a"] * 5, alive=[True] * 5
     )
     two = batch(person=["q", "p", ""], age=[5, 6, 7], ward=["b"] * 3, alive=[True] * 3)
     encoded = encode(SCHEMA, [one, two], unit="person", max_rows_per_unit=2)
-    assert encoded.table.codes[0].tolist() == [1, 2, 4, 5]
     assert encoded.units is not None
     assert encoded.units.dtype == np.int64
-    first, second, third, fourth = encoded.units.tolist()
-    assert first == fourth != second == third
+    of_unit: dict[int, set[int]] = {}
+    for unit, age in zip(encoded.units.tolist(), encoded.table.codes[0].tolist(), strict=True):
+        of_unit.setdefault(unit, set()).add(age)
+    other, known = sorted(of_unit.values(), key=lambda ages: 1 in ages)
+    assert known == {1, 5}
+    assert len(other) == 2
+    assert other < {2, 4, 6}
     assert (encoded.rows_dropped, encoded.rows_over) == (3, 1)
     assert encoded.misfits == {"age": 1, "person": 2}
     assert str(encoded.describe()).endswith(
@@ -170,6 +175,68 @@ def test_one_persons_rows_never_change_what_others_contribute(
 
     others = [record for record in records if record[0] != person]
     assert [row for row in kept(records) if row[0] != person] == kept(others)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 120)), max_size=30),
+    st.integers(0, 99),
+    st.integers(1, 3),
+    st.integers(1, 7),
+)
+def test_which_rows_of_a_unit_count_depends_on_no_order_and_no_batch(
+    records: list[tuple[int, int]], seed: int, most: int, size: int
+) -> None:
+    schema = Schema((IntegerColumn("id", 0, 4), CategoricalColumn("x", tuple(map(str, range(99))))))
+
+    def kept(some: list[tuple[int, int]], size: int) -> tuple[list[list[int]], int]:
+        table = pa.table({"id": [i for i, _ in some], "x": [str(x) for _, x in some]})
+        table = table.cast(pa.schema({"id": pa.int64(), "x": pa.string()}))
+        encoded = encode(schema, table.to_batches(size), unit="id", max_rows_per_unit=most)
+        return sorted(encoded.table.codes.T.tolist()), encoded.rows_over
+
+    order = np.random.default_rng(seed).permutation(len(records))
+    shuffled = [records[place] for place in order]
+    expected = kept(records, 1_000)
+    assert kept(shuffled, size) == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_units, "_WORTH_SORTING", 3)
+        assert kept(shuffled, size) == expected
+
+
+def test_equal_ranks_are_told_apart_by_the_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_units, "ranks", lambda codes, salts: salts * 0)
+    for ages in ([3, 1, 2], [2, 3, 1], [1, 2, 3]):
+        table = batch(person=["p"] * 3, age=ages, ward=["a"] * 3, alive=[True] * 3)
+        assert encode(SCHEMA, [table], unit="person").table.codes[0].tolist() == [1]
+
+
+def test_the_hash_chooses_among_the_rows_of_a_unit_evenly() -> None:
+    people, rows = 4_000, 4
+    ages = np.tile(np.arange(rows), people)
+    table = pa.table(
+        {
+            "person": np.repeat(np.arange(people), rows),
+            "age": ages,
+            "ward": ["a"] * len(ages),
+            "alive": [True] * len(ages),
+        }
+    )
+    chosen = encode(SCHEMA, table.to_batches(), unit="person").table.codes[0]
+    share = np.bincount(chosen, minlength=rows) / people
+    # Four standard errors of a share of 1 in 4 among 4,000.
+    assert np.abs(share - 1 / rows).max() < 4 * np.sqrt(0.25 * 0.75 / people)
+
+
+def test_memory_for_units_grows_with_what_is_kept_of_them() -> None:
+    people = _units.People(2, np.empty((1, 0), np.uint8))
+    identities = pa.array(["p", "q"]).dictionary_encode().take(pa.array([0, 1] * 50_000))
+    for number in range(20):
+        people.admit(np.full((1, 100_000), number, np.uint8), identities)
+        waiting = sum(rows.codes.shape[1] for rows in people._rows)
+        assert waiting <= _units._WORTH_SORTING + 100_000
+    numbers, codes = people.kept()
+    assert np.bincount(numbers).tolist() == [2, 2]
+    assert codes.shape == (1, 4)
 
 
 def test_a_unit_keeps_at_least_one_row() -> None:

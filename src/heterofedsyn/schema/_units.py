@@ -1,16 +1,24 @@
-"""Who a row belongs to: numbers for people, and the first rows of each."""
+"""Who a row belongs to: numbers for people, and which few rows of each count."""
 
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from heterofedsyn._arrays import Integers
+from heterofedsyn._arrays import Codes, Integers
 from heterofedsyn.errors import DataError
 from heterofedsyn.schema import _reading
 
 _TRAILING_ZEROS = r"^(-?[0-9]+\.[0-9]*[1-9])0+$"
+_WORTH_SORTING = 2**18
+_STEP, _FIRST, _SECOND = (
+    np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
 
 
 def identify(array: pa.Array, name: str) -> tuple[pa.DictionaryArray, _reading.Mask]:
@@ -41,27 +49,82 @@ def identify(array: pa.Array, name: str) -> tuple[pa.DictionaryArray, _reading.M
 
 
 class People:
-    """The units seen so far: a number for each, and how many of its rows were taken."""
+    """The units seen so far, and of the rows of each the few that count.
 
-    def __init__(self, most: int) -> None:
+    These are the smallest by a hash of the unit and the row's own codes, then by the codes: the
+    order in which rows arrive, their batches and the rows of others have no part in it.
+    """
+
+    def __init__(self, most: int, none: Codes) -> None:
+        """Nobody yet.
+
+        Args:
+            most: rows of one unit that count.
+            none: codes of no rows, of the shape and type of all others.
+        """
         self._most = most
         self._number: dict[str, int] = {}
-        self._taken: Integers = np.zeros(0, np.int64)
+        self._salts: Integers = np.zeros(0, np.int64)
+        self._rows = [_Rows(self._salts, self._salts, none)]
+        self._waiting = self._settled = 0
 
-    def admit(self, identities: pa.DictionaryArray) -> tuple[Integers, _reading.Mask]:
-        """The number of each row's unit, and whether the row is among the first of its unit."""
+    def admit(self, codes: Codes, identities: pa.DictionaryArray) -> None:
+        """Takes in rows that fit, with the unit of each."""
         entries = identities.dictionary.to_pylist()
+        before = len(self._number)
         known = [self._number.setdefault(text, len(self._number)) for text in entries]
+        fresh = [text for text, number in zip(entries, known, strict=True) if number >= before]
+        self._salts = np.append(self._salts, salts(fresh))
         numbers = np.array(known, np.int64)[identities.indices.to_numpy()]
-        grown = np.zeros(len(self._number), np.int64)
-        grown[: len(self._taken)] = self._taken
-        order = np.argsort(numbers, kind="stable")
-        ordered = numbers[order]
-        earlier = np.empty(len(numbers), np.int64)
-        earlier[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
-        kept = grown[numbers] + earlier < self._most
-        self._taken = grown + np.bincount(numbers[kept], minlength=len(grown))
-        return numbers, kept
+        self._rows.append(_Rows(numbers, ranks(codes, self._salts[numbers]), codes))
+        self._waiting += len(numbers)
+        # Sorted anew only when there is as much again: memory grows with what is kept.
+        if self._waiting > max(self._settled, _WORTH_SORTING):
+            self._settle()
+
+    def kept(self) -> tuple[Integers, Codes]:
+        """The unit's number and the codes of every row that counts, after all were taken in."""
+        self._settle()
+        (rows,) = self._rows
+        return rows.numbers, rows.codes
+
+    def _settle(self) -> None:
+        rows = _Rows(*(np.concatenate(part, axis=-1) for part in zip(*self._rows, strict=True)))
+        order = np.lexsort((rows.ranks, rows.numbers))
+        numbers, found = rows.numbers[order], rows.ranks[order]
+        if np.any((numbers[1:] == numbers[:-1]) & (found[1:] == found[:-1])):
+            order = np.lexsort((*rows.codes, rows.ranks, rows.numbers))  # the codes break ties
+        place = np.arange(len(order)) - np.searchsorted(numbers, numbers)
+        chosen = order[place < self._most]
+        self._rows = [_Rows(rows.numbers[chosen], rows.ranks[chosen], rows.codes[:, chosen])]
+        self._waiting, self._settled = 0, len(chosen)
+
+
+class _Rows(NamedTuple):
+    """Rows by the numbers of their units, with the rank and the codes of each."""
+
+    numbers: Integers
+    ranks: Integers
+    codes: Codes
+
+
+def salts(units: Sequence[str]) -> Integers:
+    """A number for each unit that follows from its identity alone."""
+    digests = (hashlib.blake2b(unit.encode(), digest_size=8).digest() for unit in units)
+    return np.frombuffer(b"".join(digests), "<i8").astype(np.int64)
+
+
+def ranks(codes: Codes, salts: Integers) -> Integers:
+    """A hash of each row's unit and codes (the finalizer of splitmix64), in any order of rows."""
+    state = salts.view(np.uint64).copy()
+    for column in codes:
+        state += column.astype(np.uint64) + _STEP
+        state ^= state >> np.uint64(30)
+        state *= _FIRST
+        state ^= state >> np.uint64(27)
+        state *= _SECOND
+        state ^= state >> np.uint64(31)
+    return state.view(np.int64)
 
 
 def _unsuitable(array: pa.Array, name: str) -> pa.Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +17,9 @@ from heterofedsyn.schema.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_PART_ROWS = 2**17
+"""Rows that are handed on at once, where all of them are known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,21 +124,20 @@ class Part(NamedTuple):
 class Encoder:
     """Codes of the rows that fit a schema, batch by batch; with a unit column, a few of each unit.
 
-    Whether a row stays depends on the row and, with a unit column, on its unit's earlier rows
-    alone: the first `max_rows_per_unit` that fit are kept. A row without a unit does not fit.
-    Memory grows with the number of units, and not at all without a unit column.
+    Whether a row stays depends on the row and, with a unit column, on its unit's own rows alone:
+    of those that fit a hash of unit and codes chooses `max_rows_per_unit`, whatever their order. A
+    row without a unit does not fit. Memory grows with the rows that are kept of units, and not at
+    all without a unit column.
     """
 
     def __init__(self, schema: Schema, unit: str | None = None, max_rows_per_unit: int = 1) -> None:
-        from heterofedsyn.schema import _units
-
         if max_rows_per_unit < 1:
             raise UsageError(f"max_rows_per_unit is {max_rows_per_unit}; it must be at least 1")
         self.columns = columns_of(schema, unit)
         self._schema = schema
         self._kind = code_type(schema.domain)
         self._unit = unit
-        self._people = _units.People(max_rows_per_unit)
+        self._most = max_rows_per_unit
         self._rows_read = self._rows_dropped = self._rows_over = 0
         self._misfits: Counter[str] = Counter()
 
@@ -149,14 +151,27 @@ class Encoder:
             rows_over=self._rows_over,
         )
 
-    def encode(self, batch: pa.RecordBatch) -> Part:
-        """The rows of one batch that are kept."""
-        codes, identities = self.fitting(batch)
-        if identities is None:
-            return Part(codes)
-        numbers, taken = self._people.admit(identities)
-        self._rows_over += len(taken) - int(np.count_nonzero(taken))
-        return Part(np.compress(taken, codes, axis=1), numbers[taken])
+    def encode(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
+        """The rows that are kept; with a unit column, after all batches were read."""
+        from heterofedsyn.schema import _units
+
+        if self._unit is None:
+            for batch in batches:
+                yield Part(self.fitting(batch)[0])
+            return
+        none = np.empty((len(self._schema.columns), 0), self._kind)
+        people = _units.People(self._most, none)
+        fitted = 0
+        for batch in batches:
+            codes, identities = self.fitting(batch)
+            assert identities is not None
+            people.admit(codes, identities)
+            fitted += codes.shape[1]
+        numbers, codes = people.kept()
+        self._rows_over += fitted - len(numbers)
+        for start in range(0, len(numbers), _PART_ROWS):
+            rows = slice(start, start + _PART_ROWS)
+            yield Part(codes[:, rows], numbers[rows])
 
     def fitting(self, batch: pa.RecordBatch) -> tuple[Codes, pa.DictionaryArray | None]:
         """Codes of the rows of one batch that fit, and whose each is, however many a unit has."""
@@ -188,7 +203,7 @@ def encode(
 ) -> Encoded:
     """All rows that an `Encoder` keeps, as one table in memory."""
     encoder = Encoder(schema, unit, max_rows_per_unit)
-    parts = [encoder.encode(batch) for batch in batches]
+    parts = list(encoder.encode(batches))
     none = np.empty((len(schema.columns), 0), code_type(schema.domain))
     codes = np.concatenate([none, *(part.codes for part in parts)], axis=1)
     units = [part.units for part in parts if part.units is not None]

@@ -14,14 +14,14 @@ from heterofedsyn._arrays import Codes, Integers
 from heterofedsyn._version import __version__
 from heterofedsyn.errors import DataError
 from heterofedsyn.marginals.counts import View, count_views
-from heterofedsyn.schema import Domain, EncodedTable, Encoder, Fit, Schema
+from heterofedsyn.schema import Domain, EncodedTable, Encoder, Fit, Schema, _units
 from heterofedsyn.schema.table import code_type
 from heterofedsyn.sources.source import BATCH_ROWS
 
 COPY = "codes binary, fit binary"
 """An encoded copy: blocks of codes, and how the rows of each partition fitted, as integers."""
 
-RECORDS = f"person string, {COPY}"
+RECORDS = f"person string, rank long, {COPY}"
 """Codes of rows one by one, on their way to the worker that sees all rows of their person."""
 
 COUNTS = "slot int, counts binary"
@@ -99,16 +99,19 @@ class EncodeRecords:
         for batch in _larger(batches, encoder.columns):
             codes, people = encoder.fitting(batch)
             assert people is not None
+            salts = _units.salts(people.dictionary.to_pylist())[people.indices.to_numpy()]
             yield pa.record_batch(
                 {
                     "person": people.dictionary_decode().cast(pa.string()),
+                    "rank": _units.ranks(codes, salts),
                     "codes": _values(np.ascontiguousarray(codes.T)),
                     "fit": pa.nulls(codes.shape[1], pa.binary()),
                 }
             )
         fit = self.task.fit(encoder)
         yield pa.record_batch(
-            [pa.nulls(1, pa.string()), *fit.columns], ["person", *fit.schema.names]
+            [pa.nulls(1, pa.string()), pa.nulls(1, pa.int64()), *fit.columns],
+            ["person", "rank", *fit.schema.names],
         )
 
 

@@ -30,7 +30,7 @@ def count(
     folder: Path | None = None,
     watch: Watch = unwatched,
 ) -> Counted:
-    """The rows of one holder, read once; memory does not grow with them.
+    """The rows of one holder, read once; memory does not grow with them, but with their people.
 
     Args:
         folder: for an encoded copy of the rows, where that is smaller than all their counts.
@@ -48,8 +48,8 @@ def count(
         )
     encoder = Encoder(schema, unit, max_rows_per_unit)
     with Tally(schema.domain, folder) as tally:
-        for batch in read(sources, encoder.columns, watch):
-            tally.add(encoder.encode(batch).codes)
+        for part in encoder.encode(read(sources, encoder.columns, watch)):
+            tally.add(part.codes)
         return Counted(tally.counts(), encoder.fit)
 
 
@@ -69,8 +69,8 @@ def check(
             on_spark, schema, unit=unit, max_rows_per_unit=max_rows_per_unit, watch=watch
         )
     encoder = Encoder(schema, unit, max_rows_per_unit)
-    for batch in read(sources, encoder.columns, watch):
-        encoder.encode(batch)
+    for _ in encoder.encode(read(sources, encoder.columns, watch)):
+        pass
     return encoder.fit
 
 

@@ -205,9 +205,9 @@ class _Reading:
         encoded = reduce(DataFrame.unionAll, parts)
         if self.unit is None:
             return encoded
-        # A table of Spark has no first rows: a person's own rows alone decide which of them stay.
-        order = functions.xxhash64("person", "codes"), "codes"
-        number = functions.row_number().over(Window.partitionBy("person").orderBy(*order))
+        # The same rows stay as from any other source: those of the lowest ranks.
+        ranked = Window.partitionBy("person").orderBy("rank", "codes")
+        number = functions.row_number().over(ranked)
         numbered = encoded.select("codes", "fit", number.alias("number"))
         limit = work.Limit(self.schema.domain, self.most, len(columns))
         return numbered.mapInArrow(limit, work.COPY)

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pyarrow as pa
 
 from heterofedsyn.errors import DataError, UsageError
 from heterofedsyn.sources._ahead import read_ahead
+from heterofedsyn.sources._rowwise import check_tree, nodes
 from heterofedsyn.sources.location import Location
 from heterofedsyn.sources.memory import FrameSource
 from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
 
-_SETTINGS = {"autoinstall_known_extensions": False}
+_SETTINGS = {"autoinstall_known_extensions": False, "allow_community_extensions": False}
 """An extension would be fetched from the internet."""
+
+_CLOSED = ("SET enable_external_access = false", "SET lock_configuration = true")
+"""No file but the database's own is read, none is written, and a query cannot change that."""
+
+_VIEW = re.compile(
+    r'CREATE\s(?:\w+\s)*?VIEW\s(?:"(?:[^"]|"")*"|[^\s"(])+\s*(?:\((?:"(?:[^"]|"")*"|[^")])*\))?\s*AS\s',
+    re.IGNORECASE,
+)
+"""How the text of a view begins; the rest is its query."""
+
+_ONE_SELECT = "the query is not one SELECT; mend the query"
+_UNCHECKED = "the query cannot be taken apart (PIVOT is such a one); write it as a plain SELECT"
+
+_VIEWS = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal"
+_MACROS = (
+    "SELECT function_name, function_type, macro_definition FROM duckdb_functions() "
+    "WHERE NOT internal AND macro_definition IS NOT NULL"
+)
 
 _PLAIN = re.compile(
     r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|BOOLEAN|FLOAT|DOUBLE|DECIMAL.*|VARCHAR|ENUM.*|DATE|"
@@ -35,7 +56,10 @@ _SAYINGS = {
     "ConversionException": "the query casts a value that does not fit the type; use TRY_CAST",
     "OutOfRangeException": "the query computes a number that is too large; mend the query",
     "OutOfMemoryException": "the query needs more memory than DuckDB may use; read fewer rows",
-    "PermissionException": "the query does what a read-only connection may not; only select rows",
+    "PermissionException": (
+        "the query, or a view in it, reads or writes a file; only select rows, or say which folder "
+        "it may read: FILE?files=FOLDER#QUERY"
+    ),
 }
 """What is said instead of DuckDB's own words, which may quote a row."""
 
@@ -53,6 +77,7 @@ class DuckdbSource(Source):
         if not Path(location.place).is_file():
             raise DataError(f"{location.name}: there is no such file; check the path")
         with _connected(location) as connection:
+            _check_query(connection, location)
             _relation(connection, location.query)
             # A relation would give the second of two equal names, in any case, another one.
             found = connection.sql(f"SELECT column_name FROM (DESCRIBE (\n{location.query}\n))")
@@ -72,6 +97,7 @@ class DuckdbSource(Source):
 
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with _connected(self.location) as connection:
+            _check_query(connection, self.location)  # a view may be another one by now
             yield from read_ahead(
                 lambda: _reader(_relation(connection, self.location.query), columns),
                 connection.interrupt,
@@ -85,8 +111,61 @@ def open_relation(relation: Any, kind: str) -> FrameSource:
         with _one_line(kind):
             yield from _reader(relation, columns)
 
+    _check_relation(relation, kind)
     with _one_line(kind):
         return FrameSource(kind, check_names(kind, relation.columns), read)
+
+
+def _check_query(connection: Any, location: Location) -> None:
+    """Refuses what is not one SELECT whose rows are read one by one, views and macros included."""
+    import duckdb
+
+    statements = connection.extract_statements(location.query)
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+        raise DataError(f"{location.name}: {_ONE_SELECT}")
+    own = _definitions(connection)
+    checked: set[str] = set()
+    waiting = [location.query]
+    while waiting:
+        tree = _tree(connection, waiting.pop())
+        if tree is None:
+            raise DataError(f"{location.name}: {_UNCHECKED}")
+        check_tree(location.name, tree, set(own))
+        named = {word.lower() for node in nodes(tree) for word in node.values() if _is_word(word)}
+        fresh = (named & set(own)) - checked
+        waiting += [text for name in sorted(fresh) for text in own[name]]
+        checked |= fresh
+
+
+def _check_relation(relation: Any, kind: str) -> None:
+    """The same for a relation, as far as it tells its query."""
+    import duckdb
+
+    with suppress(duckdb.Error, AttributeError), duckdb.connect() as connection:
+        if (tree := _tree(connection, relation.sql_query())) is not None:
+            check_tree(kind, tree)
+
+
+def _tree(connection: Any, query: str) -> Any:
+    """What DuckDB's parser makes of a SELECT, or None if it does not tell."""
+    ((found,),) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [query]).fetchall()
+    tree = json.loads(found)
+    return None if tree["error"] else tree["statements"]
+
+
+def _definitions(connection: Any) -> dict[str, list[str]]:
+    """The queries behind the views and macros of a file, by their names."""
+    found: dict[str, list[str]] = {}
+    for name, text in connection.execute(_VIEWS).fetchall():
+        found.setdefault(name.lower(), []).append(_VIEW.sub("", text, count=1).rstrip().rstrip(";"))
+    for name, kind, text in connection.execute(_MACROS).fetchall():
+        query = text if kind == "table_macro" else f"SELECT {text}"
+        found.setdefault(name.lower(), []).append(query)
+    return found
+
+
+def _is_word(value: object) -> TypeGuard[str]:
+    return isinstance(value, str)
 
 
 def _relation(connection: Any, query: str) -> Any:
@@ -116,7 +195,18 @@ def _connected(location: Location) -> Iterator[Any]:
         ) from None
     opening = partial(duckdb.connect, read_only=True, config=dict(_SETTINGS))
     with _one_line(location.name), opening(location.place) as connection:
+        if location.files:
+            connection.execute("SET allowed_directories = [?]", [_folder(location)])
+        for statement in _CLOSED:
+            connection.execute(statement)
         yield connection
+
+
+def _folder(location: Location) -> str:
+    """The folder that a query may read, with a slash at its end."""
+    if not Path(location.files).is_dir():
+        raise DataError(f"{location.name}: the folder of its files is not there; check files=")
+    return os.path.join(os.path.abspath(location.files), "")  # noqa: PTH100, PTH118
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """Locations: one text says where rows are, on the command line, in settings and in Python.
 
 A path (`.csv`, `.csv.gz`, `.parquet`, `.pq`), a folder or glob of Parquet files, a DuckDB file with
-a query (`lake.duckdb#SELECT ...`), a PostgreSQL database with one (`postgresql://host/db#icu`), or
-a table or query of Spark (`spark:lake.icu`).
+a query (`lake.duckdb#SELECT ...`; `lake.duckdb?files=FOLDER#...` lets it read files of a folder), a
+PostgreSQL database with one (`postgresql://host/db#icu`), or a table or query of Spark
+(`spark:lake.icu`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _SECRETS_OF_QUERIES = re.compile(r"(?i)\bpassword\s*=|://[^/\s']*:[^\s']*@")
 """Looks of a password in a query, as for a server that the first one asks."""
 
 _DATABASE_FILES = (".duckdb", ".ddb", ".db")
+_FILES = "?files="
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _HOSTS = re.compile(r"[\w.,:%\[\]-]*", re.ASCII)
 _WORD = r'(?:[^\W\d][\w$]*|"(?:[^"]|"")+")'
@@ -53,12 +55,14 @@ class Location:
         name: what messages call it, a path as it was given; no user, parameter or query is in it.
         place: a path, what a driver connects to, or a table of Spark.
         query: SQL that gives the rows, or nothing where the place does.
+        files: a folder that a query of DuckDB may read, or nothing.
     """
 
     kind: str
     name: str
     place: str
     query: str = ""
+    files: str = ""
 
 
 def parse(text: str) -> Location:
@@ -88,15 +92,18 @@ def _parsed(text: str) -> Location:
             f"{', '.join(f'{name}:' for name in SCHEMES)}"
         )
     path, _, query = text.partition("#")
-    if path.lower().endswith(_DATABASE_FILES):
+    if path.partition(_FILES)[0].lower().endswith(_DATABASE_FILES):
         return _database_file(path, query)
     _check_path(text)
     return Location("file", text, _expanded(text))
 
 
 def _database_file(path: str, query: str) -> Location:
+    path, files, folder = path.partition(_FILES)
     _check_path(path)
-    return Location("duckdb", path, _expanded(path), _query(path, query))
+    if files and not folder:
+        raise UsageError(f"{path}: files= names no folder; write {path}?files=FOLDER#QUERY")
+    return Location("duckdb", path, _expanded(path), _query(path, query), _expanded(folder))
 
 
 def _expanded(path: str) -> str:
@@ -156,8 +163,10 @@ def anchored(text: str) -> str:
     place = os.path.abspath(location.place)  # noqa: PTH100
     if not location.query:
         return place
-    scheme, _, query = text.partition(location.name + "#")
-    return f"{scheme}{place}#{query}"
+    scheme = text[: text.index(location.name)]
+    folder = os.path.abspath(location.files) if location.files else ""  # noqa: PTH100
+    _, _, query = text.partition("#")
+    return f"{scheme}{place}{_FILES if folder else ''}{folder}#{query}"
 
 
 def split_name(text: str) -> tuple[str | None, str]:
@@ -169,7 +178,7 @@ def split_name(text: str) -> tuple[str | None, str]:
     (None, 'postgresql:///icu?service=north#stays')
     """
     name, equals, location = text.partition("=")
-    if not equals or re.search("[#:]", name) or _exists(text):
+    if not equals or re.search("[#:?]", name) or _exists(text):
         return None, text
     return (None, text) if "/" in name and matches(text) else (name, location)
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from heterofedsyn.errors import DataError, UsageError
 from heterofedsyn.sources._ahead import read_ahead
+from heterofedsyn.sources._rowwise import check_text
 from heterofedsyn.sources.location import Location
 from heterofedsyn.sources.source import Source, check_names
 
@@ -91,6 +92,7 @@ class PostgresqlSource(Source):
     @classmethod
     def open(cls, location: Location) -> PostgresqlSource:
         """The query, after asking the server which columns it gives."""
+        check_text(location.name, location.query)
         with _cursor(location) as cursor:
             schema = cursor.adbc_execute_schema(_select("*", location.query))
         names = check_names(location.name, schema.names)

@@ -23,6 +23,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from heterofedsyn.errors import DataError, HeterofedsynError, UsageError
+from heterofedsyn.sources._rowwise import check_text
 from heterofedsyn.sources.location import Location
 from heterofedsyn.sources.source import Source, check_names
 
@@ -109,9 +110,11 @@ class SparkSource(Source):
         """A table by its name, or a query.
 
         Raises:
-            DataError: there is no such table, or Spark cannot start.
+            DataError: there is no such table, rows of the query depend on others, or Spark
+                cannot start.
             UsageError: pyspark is not installed.
         """
+        check_text(location.name, location.query, spark=True)
         with one_line(location.name):
             running = session()
             query = location.query

@@ -1,0 +1,293 @@
+"""Queries: they only read, only what the location names, and no row has a say in another's fate."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn.sources import anchored, open_source, split_name
+from heterofedsyn.sources._rowwise import check_text
+from heterofedsyn.sources.location import parse
+
+SECRET = "a,b\nsecret,1\n"
+
+
+def lake(folder: Path, *statements: str) -> str:
+    """A DuckDB file with three stays, and whatever else is put into it."""
+    place = folder / "lake.duckdb"
+    with duckdb.connect(str(place)) as connection:
+        connection.execute(
+            "CREATE TABLE stays AS SELECT i AS age, i % 2 AS ward FROM range(3) t(i)"
+        )
+        for statement in statements:
+            connection.execute(statement)
+    return str(place)
+
+
+def refusal(location: object) -> str:
+    with pytest.raises(DataError) as refused:
+        list(open_source(location).batches())
+    assert "secret" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def rows(location: object) -> int:
+    return sum(batch.num_rows for batch in open_source(location).batches())
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT 1 AS x) AS t; COPY stays TO '{out}'; SELECT * FROM (SELECT 1 AS x",
+        "SELECT 1 AS x; COPY stays TO '{out}'",
+        "COPY stays TO '{out}'",
+        "COPY (SELECT 1 AS x) TO '{out}'",
+        "EXPORT DATABASE '{out}'",
+        "ATTACH '{out}' AS other",
+        "INSTALL httpfs",
+        "SET enable_external_access = true",
+        "PRAGMA enable_profiling; SELECT 1 AS x",
+        "SELECT * FROM query('COPY stays TO ''{out}''')",
+        "EXPLAIN ANALYZE COPY stays TO '{out}'",
+    ],
+)
+@pytest.mark.parametrize("files", [False, True])
+def test_no_query_of_a_duckdb_file_writes(tmp_path: Path, query: str, files: bool) -> None:
+    place = lake(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    folder = f"?files={tmp_path}" if files else ""
+    refusal(f"{place}{folder}#{query.format(out=tmp_path / 'out')}")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM read_text('{file}')",
+        "SELECT * FROM read_blob('{file}')",
+        "SELECT * FROM glob('{folder}/*')",
+        "SELECT * FROM sniff_csv('{file}')",
+        "SELECT * FROM '{folder}/x.parquet'",
+        "SELECT * FROM read_parquet('{folder}/x.parquet')",
+        "SELECT * FROM parquet_metadata('{folder}/x.parquet')",
+        "SELECT age, (SELECT max(content) FROM read_text('{file}')) AS x FROM stays",
+        "SELECT * FROM outside",
+        "SELECT * FROM inside_macro()",
+    ],
+)
+def test_no_query_reads_a_file_that_the_location_does_not_name(tmp_path: Path, query: str) -> None:
+    elsewhere, inside = tmp_path / "elsewhere", tmp_path / "inside"
+    elsewhere.mkdir()
+    inside.mkdir()
+    (elsewhere / "x.csv").write_text(SECRET)
+    place = lake(
+        tmp_path,
+        f"COPY stays TO '{elsewhere}/x.parquet'",
+        f"CREATE VIEW outside AS SELECT * FROM '{elsewhere}/x.parquet'",
+        f"CREATE MACRO inside_macro() AS TABLE SELECT * FROM '{elsewhere}/x.parquet'",
+    )
+    said = query.format(folder=elsewhere, file=elsewhere / "x.csv")
+    refusal(f"{place}#{said}")
+    refusal(f"{place}?files={inside}#{said}")
+    refusal(f"{place}?files={inside}#{said.replace(str(elsewhere), f'{inside}/../elsewhere')}")
+
+
+def test_a_location_names_the_folder_that_its_query_may_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "inside").mkdir()
+    place = lake(
+        tmp_path,
+        f"COPY stays TO '{tmp_path}/inside/x.parquet'",
+        f"CREATE VIEW there AS SELECT * FROM '{tmp_path}/inside/x.parquet'",
+    )
+    for query in ("there", f"SELECT age FROM '{tmp_path}/inside/x.parquet'"):
+        assert rows(f"{place}?files={tmp_path}/inside#{query}") == 3
+        assert rows(f"duckdb:{place}?files={tmp_path}/inside/#{query}") == 3
+        assert "?files=FOLDER" in refusal(f"{place}#{query}")
+    assert "the folder of its files is not there" in refusal(f"{place}?files=/nowhere#there")
+    monkeypatch.chdir(tmp_path)
+    assert rows("lake.duckdb?files=inside#there") == 3
+    whole = anchored("lake.duckdb?files=inside#there")
+    assert whole == f"{tmp_path}/lake.duckdb?files={tmp_path}/inside#there"
+    assert anchored(whole) == whole
+    assert parse(whole).name == place
+    assert split_name(whole) == (None, whole)
+    assert split_name(f"north={whole}") == ("north", whole)
+    with pytest.raises(UsageError, match="names no folder"):
+        parse("lake.duckdb?files=#there")
+
+
+PUSHING = [
+    "SELECT age FROM stays LIMIT 2",
+    "SELECT age FROM stays limit\n2",
+    "SELECT age FROM stays OFFSET 1",
+    "SELECT age FROM stays FETCH FIRST 2 ROWS ONLY",
+    "SELECT age FROM stays /* x */ LIMIT /* y */ 2",
+    "SELECT age FROM (SELECT * FROM stays LIMIT 1) AS t",
+    "WITH t AS (SELECT * FROM stays LIMIT 1) SELECT age FROM t",
+    "SELECT age FROM stays WHERE ward IN (SELECT ward FROM stays LIMIT 1)",
+    "SELECT age FROM stays TABLESAMPLE SYSTEM (10)",
+    "SELECT age FROM (SELECT age, row_number() OVER (ORDER BY age) AS n FROM stays) AS t",
+    "SELECT age, ntile(4) OVER (ORDER BY age) AS n FROM stays",
+    "SELECT age FROM stays WHERE 'it''s' <> '--' LIMIT 2",
+]
+DUCKDB_PUSHING = [
+    *PUSHING,
+    "FROM stays LIMIT 1",
+    "SELECT age FROM stays LIMIT 40%",
+    "SELECT DISTINCT ON (ward) age FROM stays",
+    "SELECT age FROM stays USING SAMPLE 2",
+    "SELECT age FROM stays QUALIFY row_number() OVER (PARTITION BY ward) = 1",
+    "SELECT * FROM few",
+    "SELECT * FROM of_few",
+    "SELECT * FROM some_of(1)",
+    "SELECT age FROM stays WHERE age = one()",
+    "SELECT * FROM query('SELECT * FROM stays LIMIT 1')",
+]
+ROWWISE = [
+    "SELECT age FROM stays WHERE age < 9",
+    """SELECT age AS "limit" FROM stays -- LIMIT 2""",
+    "SELECT age, 'LIMIT 3' AS x FROM stays /* OFFSET 1 */",
+    "SELECT max(age) AS age FROM stays GROUP BY ward",
+    "SELECT s.age FROM stays AS s JOIN stays AS o ON s.age = o.age ORDER BY 1",
+    "SELECT DISTINCT age FROM stays",
+]
+
+
+@pytest.mark.parametrize("query", DUCKDB_PUSHING)
+def test_a_duckdb_query_in_which_a_row_pushes_out_another_is_refused(
+    tmp_path: Path, query: str
+) -> None:
+    place = lake(
+        tmp_path,
+        "CREATE VIEW few AS SELECT * FROM stays ORDER BY age LIMIT 1",
+        'CREATE VIEW "of_few" (x) AS SELECT age FROM few',
+        "CREATE MACRO some_of(k) AS TABLE SELECT * FROM stays LIMIT 1",
+        "CREATE MACRO one() AS (SELECT age FROM stays LIMIT 1)",
+    )
+    assert "push out another" in refusal(f"{place}#{query}") or "query(" in query
+
+
+@pytest.mark.parametrize("query", ROWWISE)
+def test_a_duckdb_query_that_takes_rows_one_by_one_is_read(tmp_path: Path, query: str) -> None:
+    assert rows(f"{lake(tmp_path)}#{query}") > 0
+
+
+def test_columns_that_rows_decide_are_refused(tmp_path: Path) -> None:
+    assert "not one SELECT" in refusal(
+        f"{lake(tmp_path)}#SELECT * FROM (PIVOT stays ON ward USING sum(age))"
+    )
+
+
+@pytest.mark.parametrize("query", PUSHING)
+@pytest.mark.parametrize("spark", [False, True])
+def test_a_servers_query_in_which_a_row_pushes_out_another_is_refused(
+    query: str, spark: bool
+) -> None:
+    with pytest.raises(DataError, match="push out another"):
+        check_text("x", query, spark=spark)
+
+
+@pytest.mark.parametrize("spark", [False, True])
+def test_a_servers_query_that_takes_rows_one_by_one_passes(spark: bool) -> None:
+    for query in ROWWISE:
+        check_text("x", query.replace('"', "`") if spark else query, spark=spark)
+
+
+@pytest.mark.parametrize(
+    ("query", "spark"),
+    [
+        ("SELECT $$it's$$ AS x FROM t LIMIT 1", False),
+        (r"SELECT E'it\'s' AS x FROM t LIMIT 1 --'", False),
+        (r"SELECT 'back\' AS x FROM t LIMIT 1 --'", False),
+        ("SELECT /* /* */ ' */ x FROM t LIMIT 1 --'", False),
+        ("SELECT $a$ $$ ' $a$ AS x FROM t LIMIT 1 --'", False),
+        ("SELECT \"it's\" FROM t LIMIT 1 --'", False),
+        (r"SELECT 'it\'s' AS x FROM t LIMIT 1", True),
+        (r"SELECT r'back\' AS x FROM t LIMIT 1 --'", True),
+        ("SELECT \"it's\" AS x FROM t LIMIT 1 --'", True),
+        ("SELECT `it's` FROM t TABLESAMPLE (5 ROWS) --'", True),
+        ("SELECT DISTINCT ON (a) a FROM t", False),
+    ],
+)
+def test_no_string_name_or_comment_hides_a_limit(query: str, spark: bool) -> None:
+    with pytest.raises(DataError, match="push out another"):
+        check_text("x", query, spark=spark)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM json.`/data/x`",
+        "SELECT * FROM JSON . `/data/x`",
+        "SELECT * FROM `csv`.`/data/x`",
+        "SELECT * FROM (SELECT * FROM xml.`/data/x`)",
+        "SELECT * FROM read_files('/data/x')",
+    ],
+)
+def test_readers_of_spark_that_look_for_types_are_refused(query: str) -> None:
+    with pytest.raises(DataError, match="finds out types by itself"):
+        check_text("x", query, spark=True)
+    check_text("x", "SELECT json.a, csv.b FROM parquet.`/data/json.x` AS json, csv", spark=True)
+
+
+SNIFFING = [
+    "SELECT * FROM read_csv('{0}.csv')",
+    "SELECT * FROM read_csv_auto('{0}.csv')",
+    "SELECT * FROM read_csv('{0}.csv', all_varchar = true)",  # still looks for quotes and commas
+    "SELECT * FROM read_csv('{0}.csv', auto_detect = false, quote = '', columns = {{'a': 'BOOL'}})",
+    "SELECT * FROM '{0}.csv'",
+    'SELECT * FROM "{0}.csv.gz"',
+    "SELECT * FROM read_json('{0}.json')",
+    "SELECT * FROM read_json_auto('{0}.json')",
+    "SELECT * FROM read_ndjson('{0}.json')",
+    "SELECT * FROM '{0}.json'",
+    "SELECT * FROM sniffed",
+    "SELECT age FROM stays WHERE age IN (SELECT a FROM '{0}.csv')",
+]
+
+
+@pytest.mark.parametrize("query", SNIFFING)
+def test_readers_of_duckdb_that_look_for_types_are_refused(tmp_path: Path, query: str) -> None:
+    stem = tmp_path / "x"
+    (tmp_path / "x.csv").write_text("a,b\ntrue,1\nfalse,2\n")
+    (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n"))
+    (tmp_path / "x.json").write_text('{"a": true}\n')
+    place = lake(tmp_path, f"CREATE VIEW sniffed AS SELECT * FROM '{stem}.csv'")
+    said = query.format(stem)
+    assert "finds out types by itself" in refusal(f"{place}?files={tmp_path}#{said}")
+    if "sniffed" not in said and "stays" not in said:
+        assert "finds out types by itself" in refusal(duckdb.connect().sql(said))
+
+
+def test_a_reader_of_duckdb_that_is_told_everything_reads_each_line_by_itself(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "x.csv").write_text('a,b\ntrue,1\n"unknown,2\n3,4\nlast,"5\n')
+    (tmp_path / "x.json").write_text('{"a": true}\n{"a": "unknown"}\n{"a": 1.5}\n')
+    place = f"{lake(tmp_path)}?files={tmp_path}"
+    told = (
+        "auto_detect = false, columns = {'a': 'VARCHAR', 'b': 'VARCHAR'}, quote = '', header = true"
+    )
+    (batch,) = open_source(f"{place}#SELECT a FROM read_csv('{tmp_path}/x.csv', {told})").batches()
+    assert batch.to_pydict() == {"a": ["true", '"unknown', "3", "last"]}
+    told = "auto_detect = false, columns = {'a': 'VARCHAR'}, format = 'newline_delimited'"
+    (batch,) = open_source(
+        f"{place}#SELECT a FROM read_json('{tmp_path}/x.json', {told})"
+    ).batches()
+    assert batch.to_pydict() == {"a": ["true", "unknown", "1.5"]}
+
+
+def test_a_relation_in_which_a_row_pushes_out_another_is_refused() -> None:
+    connection = duckdb.connect()
+    table = pa.table({"a": [1, 2, 3]})
+    assert "push out another" in refusal(connection.from_arrow(table).limit(2))
+    assert "push out another" in refusal(connection.sql("SELECT * FROM range(9) USING SAMPLE 2"))
+    assert rows(connection.from_arrow(table).filter("a > 1")) == 2
