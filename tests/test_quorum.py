@@ -211,7 +211,7 @@ def test_sites_that_all_fall_silent_in_any_round_stop_the_study_until_they_are_b
 
 
 def test_a_sum_that_never_comes_stops_the_study() -> None:
-    study, sites = study_of("allmarg", quorum=3, trust="secure-aggregation")
+    study, sites = study_of("allmarg", quorum=3, trust="secure-aggregation", epsilon=0.1)
     for first in (0, 1):
         hub = federate(study.encoding, study.plan, make_method("allmarg"), 3)
         query = next(hub)
