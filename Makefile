@@ -33,19 +33,23 @@ check: $(DEV) ## format, lint, types, layers and every test that is not slow
 test: $(DEV) ## the quick tests, for daily use
 	$(BIN)/pytest -q -m "not slow and not thorough"
 
+# Examples are the same in every check; these draw others, and say the seed that repeats them.
+FRESH := --hypothesis-profile=fresh
+
 # Planted bugs take as long as a third of the others, and a core of their own.
 check-slow: $(DEV) ## the tests that take minutes
 	mkdir -p build
-	$(BIN)/pytest -m slow tests/test_audit_mutants.py > build/mutants.log 2>&1 & mutants=$$!; \
+	$(BIN)/pytest -m slow $(FRESH) tests/test_audit_mutants.py > build/mutants.log 2>&1 & mutants=$$!; \
 	trap "kill $$mutants" INT TERM; \
-	$(BIN)/pytest -m slow --ignore tests/test_audit_mutants.py; others=$$?; \
+	$(BIN)/pytest -m slow $(FRESH) --ignore tests/test_audit_mutants.py; others=$$?; \
 	wait $$mutants; planted=$$?; \
 	tail -n 40 build/mutants.log; \
 	exit $$((others + planted))
 
 # By coverage if atheris is in $(VENV) (pip install atheris); it runs on few platforms, so no lock has it.
 MINUTES ?= 10
-fuzz: $(DEV) ## what a stranger can send, MINUTES=10 for each of TARGETS= (all)
+fuzz: $(DEV) ## fresh examples of every law; what a stranger can send, MINUTES=10 for each of TARGETS= (all)
+	$(if $(TARGETS),,$(BIN)/pytest -q -m "hypothesis and not slow" $(FRESH))
 	PYTHONPATH=tests $(BIN)/python -W ignore -m fuzz.run $(TARGETS) --minutes $(MINUTES)
 
 format: $(DEV) ## put every file into the one format

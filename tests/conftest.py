@@ -1,21 +1,31 @@
-"""What every test shares: the data folder, hypothesis profiles, and no silent skips in CI."""
+"""What every test shares: the data folder, examples, signals, and no silent skips in CI."""
 
 from __future__ import annotations
 
 import os
+import secrets
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+SAME, FRESH = "same", "fresh"
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
+# The same commit has the same verdict every time: examples follow from the tests alone. Fresh ones
+# are drawn by `make fuzz` and `make check-slow`, with a seed that is said and repeats them.
 settings.register_profile(
-    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    SAME,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    derandomize=True,
+    database=None,
 )
-settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None)
-settings.load_profile("ci" if IN_CI else "default")
+settings.register_profile(FRESH, settings.get_profile(SAME), derandomize=False)
+settings.load_profile(SAME)
 
 
 class SkipsFail:
@@ -44,10 +54,37 @@ def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     return str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
 
 
+@pytest.hookimpl(tryfirst=True)  # before hypothesis reads its seed
 def pytest_configure(config: pytest.Config) -> None:
     # A plugin, not hooks of this file: those would not see the doctests under src.
     if IN_CI:
         config.pluginmanager.register(SkipsFail())
+    if _is_fresh(config) and config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(secrets.randbits(32))
+    _start_children_like_any_others()
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    if not _is_fresh(config):
+        return None
+    seed = config.option.hypothesis_seed
+    return f"fresh examples; to repeat: --hypothesis-profile={FRESH} --hypothesis-seed={seed}"
+
+
+def _is_fresh(config: pytest.Config) -> bool:
+    return bool(config.option.hypothesis_profile == FRESH)
+
+
+def _start_children_like_any_others() -> None:
+    """Let no child inherit what `nohup`, `&` or another program made of its signals.
+
+    What is ignored stays ignored for a child, but what has a handler gets its usual meaning. So
+    this process hears what it ignored, and does as little about it.
+    """
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ class Sites:
     def __init__(self, plan: Plan) -> None:
         tables = deal(TABLE, len(plan.sites))
         self.sites = {
-            name: Site(name, table, plan, SimulatedNoise(5, name))
+            name: Site(name, table, plan, SimulatedNoise(5, name), trust=plan.trust_model)
             for name, table in zip(plan.sites, tables, strict=True)
         }
         self.asked: list[tuple[Query, tuple[str, ...]]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import stat
 import sys
 from pathlib import Path
@@ -11,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow import csv
-from scipy.optimize import linprog
+from scipy.optimize import linear_sum_assignment
 
 from heterofedsyn.cli.app import run
 from heterofedsyn.errors import DataError, UsageError
@@ -168,18 +169,21 @@ def test_tables_of_several_files_are_pooled(tmp_path: Path) -> None:
 
 
 def by_linear_program(first: list[Any], second: list[Any], scale: tuple[float, ...]) -> float:
-    """Transport between two lists of points; a scale of 0 means a category."""
+    """Transport between two lists of points; a scale of 0 means a category.
+
+    With as many copies of each as makes both lists equally long, the linear program has a best
+    solution in whole numbers: an assignment, which is found without a tolerance.
+    """
 
     def cost(a: Any, b: Any) -> float:
         return sum(
             abs(x - y) / s if s else float(x != y) for x, y, s in zip(a, b, scale, strict=True)
         )
 
-    costs = [cost(a, b) for a in first for b in second]
-    n, m = len(first), len(second)
-    sums = np.vstack([np.kron(np.eye(n), np.ones((1, m))), np.kron(np.ones((1, n)), np.eye(m))])
-    masses = np.concatenate([np.full(n, 1 / n), np.full(m, 1 / m)])
-    return float(linprog(costs, A_eq=sums, b_eq=masses, method="highs").fun)
+    many = math.lcm(len(first), len(second))
+    first, second = first * (many // len(first)), second * (many // len(second))
+    costs = np.array([[cost(a, b) for b in second] for a in first])
+    return math.fsum(costs[linear_sum_assignment(costs)]) / many
 
 
 @pytest.mark.thorough
@@ -193,6 +197,7 @@ def by_linear_program(first: list[Any], second: list[Any], scale: tuple[float, .
 )
 @settings(max_examples=20)
 @given(st.integers(2, 12), st.integers(2, 12), st.integers(0, 99))
+@example(2, 3, 32)
 def test_transport_is_that_of_the_linear_program(
     kind: str, names: tuple[str, str], scale: tuple[float, float], n: int, m: int, seed: int
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -37,6 +38,7 @@ from heterofedsyn.hub.rounds import (
 )
 from heterofedsyn.marginals.statistics import Flat, Total
 from heterofedsyn.protocol import Answer, Part, Query, Released, Study
+from heterofedsyn.simulate.run import summed
 from quorum_support import SITES, TABLE, Sites, asked, study_of
 from support import deal
 
@@ -166,6 +168,58 @@ def test_the_study_stops_when_fewer_than_the_quorum_are_left(quorum: int) -> Non
     query = next(hub)
     with pytest.raises(QuorumLost, match=f"at least {quorum} of 3 sites.*'three' gave no answer"):
         hub.send(sites.carry(query, SITES[: quorum - 1]))
+
+
+class Outage:
+    """Carries nothing from some round on, and remembers how many rounds there were."""
+
+    def __init__(self, sites: Sites, first: float) -> None:
+        self.sites, self.first = sites, first
+        self.rounds = 0
+
+    def carry(self, query: Query, to: tuple[str, ...]) -> list[Reply]:
+        """The answers of all sites, later of nobody."""
+        self.rounds = query.number + 1
+        present = to if query.number < self.first else ()
+        return self.sites.carry(query, present)
+
+
+@pytest.mark.parametrize("quorum", [1, 2, 3])
+@pytest.mark.parametrize("name", FEDERATED)
+def test_sites_that_all_fall_silent_in_any_round_stop_the_study_until_they_are_back(
+    name: str, quorum: int, tmp_path: Path
+) -> None:
+    study, sites = study_of(name, quorum=quorum)
+    whole = Outage(sites, math.inf)
+    release = conduct(study, Journal.create(tmp_path / "whole", study), whole.carry)
+    for first in range(whole.rounds):
+        folder = tmp_path / str(first)
+        outage = Outage(study_of(name, quorum)[1], first)
+        silent = {site for query, to in sites.asked if query.number >= first for site in to}
+        if len(SITES) - len(silent) >= quorum:  # local-merge has heard enough of them to the end
+            conduct(study, Journal.create(folder, study), outage.carry)
+            continue
+        with pytest.raises(QuorumLost, match="gave no answer in time"):
+            conduct(study, Journal.create(folder, study), outage.carry)
+        if outage.rounds > first + 1:  # local-merge goes on without the first that are silent
+            continue
+        journal = Journal.open(folder, study)
+        assert journal.finished == first
+        resumed = conduct(study, journal, Outage(study_of(name, quorum)[1], math.inf).carry)
+        assert resumed.privacy == release.privacy
+        assert resumed.sample(50, seed=1).equals(release.sample(50, seed=1))
+
+
+def test_a_sum_that_never_comes_stops_the_study() -> None:
+    study, sites = study_of("allmarg", quorum=3, trust="secure-aggregation", epsilon=0.1)
+    for first in (0, 1):
+        hub = federate(study.encoding, study.plan, make_method("allmarg"), 3)
+        query = next(hub)
+        for _ in range(first):
+            answers = [reply for reply in sites.carry(query, SITES) if isinstance(reply, Answer)]
+            query = hub.send([summed(answers)])
+        with pytest.raises(QuorumLost, match="gave no answer in time"):
+            hub.send([])
 
 
 def test_answers_of_strangers_and_of_sites_left_out_are_not_looked_at() -> None:
@@ -315,6 +369,27 @@ def test_sums_over_fewer_sites_are_multiplied_by_the_ratio_of_totals(
     (plain,), (scaled,) = later.totals(), found.totals()
     assert scaled.values == pytest.approx(plain.values * found.factor)
     assert scaled.variance == pytest.approx(plain.variance * found.factor**2)
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.integers(-1_000, 1_000), max_size=6),
+    st.sets(st.sampled_from("abcdef")),
+    st.integers(1, 6),
+)
+def test_whoever_is_left_sums_are_scaled_or_the_quorum_is_lost(
+    told: dict[str, int], present: set[str], quorum: int
+) -> None:
+    """Also where totals are nothing, or below nothing by their noise, and where nobody is left."""
+    roll = replace(Roll(tuple("abcdef"), quorum), totals=Roll((), 0).after(answered(told)).totals)
+    later = answered(dict.fromkeys(sorted(present), 10.0))
+    absent = tuple(Absence(site, NO_ANSWER) for site in "abcdef" if site not in present)
+    try:
+        after, found = roll.take(replace(later, absent=absent))
+    except QuorumLost:
+        assert len(present) < quorum or present < {*told}
+        return
+    assert 1 <= found.factor <= MOST_FACTOR
+    assert len(after.sites) - len(after.missing) == len(present) >= quorum
 
 
 def test_without_a_known_total_nothing_is_scaled() -> None:

@@ -136,6 +136,9 @@ def _process(name: str, minutes: float) -> int:
         kept = re.search(r"Test unit written to (\S+)", done.stdout)
         place = kept[1] if kept else KEPT / f"{name}.log"
         print(f"BROKEN, see {place} and {KEPT / name}.log", flush=True)
+        if kept:
+            again = f"PYTHONPATH=tests python -m fuzz.run {name} --examples"
+            print(f"to repeat: install -D {place} -t {FOUND / name} && {again}", flush=True)
         return 1
     print("nothing found", flush=True)
     return 0

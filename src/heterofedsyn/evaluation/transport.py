@@ -34,8 +34,9 @@ MOST_CUT = 20_000
 """A matrix of costs between so many points takes 3 GB."""
 
 SMALL_CUTS = 3
-UNIT = 2.0**30
-"""Of this many steps is a range, so that lengths are whole numbers."""
+UNIT = 2.0**34
+"""Of this many steps is a range, so that lengths are whole numbers; a distance is off by two steps
+at most. The solver's largest figures, lengths times points, stay exact: below 2^53."""
 
 MOST_STEPS = 10_000_000
 """Of the solver: minutes, where seconds are usual."""

@@ -208,6 +208,16 @@ class Roll:
             return cls((SUM,), 1)
         return cls(plan.sites, len(plan.sites) if quorum is None else quorum)
 
+    def take(self, round_: Round) -> tuple[Roll, Round]:
+        """Who takes part after this round, and the round with the factor that its sums need.
+
+        Raises:
+            QuorumLost: if too few are left, or they have too few of all rows.
+        """
+        # Who is left is asked first: nobody's rows have no ratio.
+        after = self.after(round_)
+        return after, self.fitted(round_)
+
     def asked(self, query: Query) -> tuple[str, ...]:
         """Whom a query goes to."""
         meant = self.sites if query.to is None else (query.to,)
@@ -235,9 +245,12 @@ class Roll:
         """The round with the factor that its sums need.
 
         Raises:
-            QuorumLost: if those who answered have too few of all rows to speak for the others.
+            QuorumLost: if those who answered have too few of all rows to speak for the others, or
+                nobody did.
         """
         present = {answer.site for answer in round_.answers}
+        if not present and round_.query.to is None:
+            raise QuorumLost(f"nobody answered query {round_.query.label!r}; resume when sites can")
         if (
             round_.query.to is not None
             or not present <= {*self.totals}

@@ -58,8 +58,8 @@ def federate(
             query = make_query(ask, plan, budget, study, len(accounts.rounds))
             asked = roll.asked(query)
             replies = (yield query) if asked else ()
-            round_ = roll.fitted(receive(query, replies, schema.domain, plan, asked, most_rows))
-            roll = roll.after(round_)
+            round_ = receive(query, replies, schema.domain, plan, asked, most_rows)
+            roll, round_ = roll.take(round_)
             accounts = accounts.book(round_)
             simulated = simulated or any(answer.simulated for answer in round_.answers)
             ask = conversation.send(round_)
@@ -124,8 +124,7 @@ def conduct(study: Study, rounds: Rounds, carry: Carrier) -> Release:
                 rounds.begin(query)
             replies = carry(query, asked) if found is None else found
             round_ = receive(query, replies, schema.domain, plan, asked, study.most_rows)
-            roll.fitted(round_)  # refuses what must not be kept
-            roll = roll.after(round_)
+            roll, _ = roll.take(round_)  # refuses what must not be kept
             if found is None:
                 rounds.keep(query, round_.replies)
             query = hub.send(round_.replies)
