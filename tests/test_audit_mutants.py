@@ -69,7 +69,7 @@ _SECONDS = 1_800
 
 _NO = "if False:"
 _DRAWN = "np.array(gaussian(np.zeros(integers, dtype=np.int64)), dtype=np.int64)"
-_SIGNS = "return Sketch(frozen(signs), 1 / math.sqrt(width), _root_up(width))"
+_SIGNS = "return Sketch(frozen(signs), 1 / math.sqrt(width), _root_up(width), width)"
 _ADDED = "return exact + noise.draw(calibration, exact.size, key)"
 _KERNEL = """\
 from heterofedsyn.privacy._noise_kernel import discrete_gaussian
@@ -410,7 +410,7 @@ MUTANTS = [
         (
             (
                 "hub/statement.py",
-                "rho_alone=budget.rho * plan.trust_model.alone_factor",
+                "rho_alone=budget.times(plan.trust_model.alone_factor).rho",
                 "rho_alone=budget.rho",
             ),
         ),

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_FLOOR, Context, localcontext
 from fractions import Fraction
 from typing import Any
 
 import dp_accounting
+import mpmath
 import opendp.prelude as dp
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heterofedsyn.errors import PrivacyRefusal, UsageError
-from heterofedsyn.privacy.budget import Budget, sigma_for, together
+from heterofedsyn.privacy.budget import Budget, Conversion, sigma_for, together
 
 rhos = st.floats(1e-6, 10)
 deltas = st.sampled_from([1e-12, 1e-9, 1e-6, 1e-3])
 epsilons = st.floats(0.01, 20)
+conversions = st.sampled_from(Conversion)
+any_delta = st.floats(-300, -1e-3).map(lambda power: max(1e-300, 10**power)) | st.sampled_from(
+    [1e-300, 1e-9, 0.5, math.nextafter(1, 0)]
+)
+any_rho = st.floats(-300, 3).map(lambda power: 10**power)
 weights_of_parts = st.just(0.0) | st.floats(1e-6, 1e3)
 
 
@@ -51,6 +58,88 @@ def test_no_conversion_promises_more_than_dp_accounting_allows(rho: float, delta
     tight, paper = (Budget(rho).epsilon(delta, kind) for kind in ("tight", "paper"))
     assert exact <= tight * (1 + 1e-9) <= paper * (1 + 2e-9)
     assert tight == pytest.approx(by_renyi, rel=2e-2)
+
+
+def exact_epsilon(rho: float, delta: float, conversion: str) -> Any:
+    """The formula of a conversion to 60 digits, by another library and another search."""
+    with mpmath.workdps(60):
+        spread, amount = -mpmath.log(mpmath.mpf(delta)), mpmath.mpf(rho)
+        if conversion == Conversion.PAPER:
+            return amount + 2 * mpmath.sqrt(amount * spread)
+
+        def at(x: Any) -> Any:  # x = ln(alpha - 1)
+            less = mpmath.exp(x)
+            alpha = 1 + less
+            return alpha * amount + (spread - alpha * mpmath.log1p(1 / less) - x) / less
+
+        middle = mpmath.log(max(spread, mpmath.mpf("1e-3")) / amount) / 2
+        ends, golden = [middle - 14, middle + 14], (mpmath.sqrt(5) - 1) / 2
+        inner = [ends[1] - golden * 28, ends[0] + golden * 28]
+        values = [at(x) for x in inner]
+        for _ in range(140):  # to 28 digits of the order, and so to 56 of the minimum
+            lower = 0 if values[0] <= values[1] else 1
+            ends[1 - lower] = inner[1 - lower]
+            width = golden * (ends[1] - ends[0])
+            fresh = ends[1] - width if lower == 0 else ends[0] + width
+            inner = [fresh, inner[0]] if lower == 0 else [inner[1], fresh]
+            found = at(fresh)
+            values = [found, values[0]] if lower == 0 else [values[1], found]
+        return max(mpmath.mpf(0), min(values))
+
+
+@given(any_rho, any_delta, conversions)
+@example(5e-324, 1e-300, Conversion.TIGHT)
+@example(1e300, 1e-9, Conversion.TIGHT)
+@example(1e300, 1e-9, Conversion.PAPER)
+def test_a_stated_epsilon_is_never_below_the_formula(
+    rho: float, delta: float, conversion: Conversion
+) -> None:
+    stated = Budget(rho).epsilon(delta, conversion)
+    exact = exact_epsilon(rho, delta, conversion)
+    with mpmath.workdps(60):
+        assert stated >= exact
+        # Nor is more than a few roundings given away, where the terms do not cancel.
+        assert stated <= exact * (1 + mpmath.mpf("1e-13")) or delta > 1e-9
+
+
+@given(st.floats(-6, 2).map(lambda power: min(100.0, 10**power)), any_delta, conversions)
+@example(1.0, 1e-9, Conversion.TIGHT)
+@example(100.0, 1e-300, Conversion.PAPER)
+@example(1e-6, math.nextafter(1, 0), Conversion.TIGHT)
+def test_the_rho_of_an_epsilon_never_means_more_than_it_by_the_formula(
+    epsilon: float, delta: float, conversion: Conversion
+) -> None:
+    budget = Budget.of(epsilon=epsilon, delta=delta, conversion=conversion)
+    with mpmath.workdps(60):
+        assert exact_epsilon(budget.rho, delta, conversion) <= epsilon
+    assert budget.epsilon(delta, conversion) <= epsilon, "there and back again"
+    larger = Budget(budget.rho * (1 + 1e-12))
+    assert larger.epsilon(delta, conversion) > epsilon or larger.rho > epsilon, "nothing is wasted"
+
+
+@given(any_rho, any_delta, conversions)
+def test_an_epsilon_that_was_stated_buys_no_more_than_its_rho_means(
+    rho: float, delta: float, conversion: Conversion
+) -> None:
+    stated = Budget(rho).epsilon(delta, conversion)
+    if not 0 < stated <= 100:
+        return
+    again = Budget.of(epsilon=stated, delta=delta, conversion=conversion)
+    assert again.epsilon(delta, conversion) <= stated
+    assert again.rho == pytest.approx(rho, rel=1e-12) or delta > 1e-9
+
+
+def test_a_conversion_does_not_depend_on_the_decimal_settings_of_the_caller() -> None:
+    expected = [Budget(0.015).epsilon(1e-9, kind) for kind in Conversion]
+    with localcontext(Context(prec=3, rounding=ROUND_FLOOR)):
+        assert [Budget(0.015).epsilon(1e-9, kind) for kind in Conversion] == expected
+
+
+@given(any_rho, st.integers(1, 10_000))
+def test_a_multiple_of_a_budget_is_rounded_up(rho: float, times: int) -> None:
+    found = Budget(rho).times(times).rho
+    assert Fraction(found) >= Fraction(rho) * times
+    assert math.nextafter(found, 0) < Fraction(rho) * times
 
 
 @given(epsilons, deltas, st.sampled_from(["tight", "paper"]))
@@ -104,6 +193,8 @@ def test_an_epsilon_out_of_range_is_refused(epsilon: float) -> None:
 def test_a_delta_out_of_range_is_refused(delta: float) -> None:
     with pytest.raises(UsageError, match="delta"):
         Budget.of(epsilon=1.0, delta=delta)
+    with pytest.raises(UsageError, match="delta"):
+        Budget(0.1).epsilon(delta)
 
 
 def test_a_budget_too_small_to_measure_anything_is_refused() -> None:

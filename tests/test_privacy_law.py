@@ -30,7 +30,7 @@ from heterofedsyn.marginals import (
 )
 from heterofedsyn.marginals.counting import Marginal
 from heterofedsyn.marginals.counts import PairCounts
-from heterofedsyn.marginals.statistics import haar_levels
+from heterofedsyn.marginals.statistics import haar_levels, moves
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Answer, Part, Plan, Query, decode, encode
 from heterofedsyn.schema import Domain, EncodedTable, Schema
@@ -115,6 +115,21 @@ def test_no_query_moves_more_than_it_was_charged(
     assert spent <= sites[0].ledger.spent.rho <= plan.budget.rho
 
 
+@given(tables(), st.data(), st.integers(1, 4))
+def test_a_person_moves_no_more_integers_and_no_further_than_a_statistic_says(
+    table: EncodedTable, data: st.DataObject, rows: int
+) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    statistic = data.draw(statistics(table.domain))
+    larger = with_person(table, rows, rng)
+    one, other = (statistic.exact(TableCounts(each)) for each in (table, larger))
+    change = np.abs(other - one)
+    many, l1 = moves(statistic, table.domain, rows)
+    assert np.count_nonzero(change) <= many <= statistic.integers(table.domain)
+    assert change.sum() <= l1
+    assert math.sqrt(float((change**2).sum())) <= rows * statistic.sensitivity(table.domain)
+
+
 @pytest.mark.parametrize("kind", SketchKind)
 def test_the_record_in_the_longest_sketch_row_attains_the_price(kind: SketchKind) -> None:
     domain = Domain(("a0", "a1"), (9, 11))
@@ -130,6 +145,15 @@ def test_the_record_in_the_longest_sketch_row_attains_the_price(kind: SketchKind
     sites = [Site("one", rows, plan, NoNoise()) for rows in (empty, record)]
     assert loss([query], sites) == pytest.approx(plan.budget.rho, rel=1e-9)
     assert loss([query], sites) <= sites[0].ledger.spent.rho
+
+
+@pytest.mark.parametrize("kind", SketchKind)
+def test_some_record_moves_a_sketch_as_far_in_all_as_it_says(kind: SketchKind) -> None:
+    domain = Domain(("a0", "a1"), (9, 11))
+    statistic = Sketched(("a0", "a1"), 10, 5, kind)
+    lengths = np.abs(statistic.sketch(domain).matrix.astype(np.int64)).sum(axis=1)
+    assert moves(statistic, domain, 3) == (10, 3 * lengths.max())
+    assert kind is not SketchKind.SIGNS or statistic.l1(domain) == statistic.width
 
 
 @pytest.mark.thorough

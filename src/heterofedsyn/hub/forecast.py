@@ -266,8 +266,10 @@ class _Draft:
         """The noise of one release, as a site would compute it from the query."""
         whole, trust = self.setting.budget, self.setting.trust
         price = whole.part(whole.share(cost))
-        moved = sensitivity * self.plan.rows_per_unit
-        sigma = trust.site_sigma(moved, price, integers)
+        rows = self.plan.rows_per_unit
+        moved = sensitivity * rows
+        # A row moves one integer of each of these releases, and so by `sensitivity`.
+        sigma = trust.site_sigma(moved, price, min(rows, integers), moved)
         summed = sigma * math.sqrt(trust.sites)
         return Planned(kind, attributes, level, moved, sigma, summed, price.rho, integers)
 
@@ -544,7 +546,7 @@ def _advice(
         yield f"{len(wide) - 8} more columns are too wide for this budget; see the columns above"
     sites = draft.setting.trust.sites
     if sites > 1 and not isinstance(draft.setting.trust, SecureAggregation):
-        worth = Budget(outlook.rho * sites).epsilon(plan.delta, plan.conversion)
+        worth = Budget(outlook.rho).times(sites).epsilon(plan.delta, plan.conversion)
         yield (
             f"secure aggregation would divide the noise by {math.sqrt(sites):.2g} "
             f"(sqrt of {sites} sites): worth as much as epsilon {worth:.3g} with trust local"

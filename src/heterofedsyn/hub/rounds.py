@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from heterofedsyn.errors import ProtocolError
-from heterofedsyn.marginals.statistics import Flat, Grouped, Statistic, Total
+from heterofedsyn.marginals.statistics import Flat, Grouped, Statistic, Total, moves
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.privacy.trust import SecureAggregation
@@ -137,7 +137,8 @@ class Agreed:
         integers = part.statistic.integers(domain)
         cost = budget.part(part.share)
         sensitivity = part.statistic.sensitivity(domain) * plan.rows_per_unit
-        sigma = trust.site_sigma(sensitivity, cost, integers)
+        moved, l1 = moves(part.statistic, domain, plan.rows_per_unit)
+        sigma = trust.site_sigma(sensitivity, cost, moved, l1)
         if isinstance(trust, SecureAggregation):
             sigma = math.sqrt(math.fsum([sigma**2] * trust.sites))
         return cls(integers, sensitivity, sigma, cost.rho)

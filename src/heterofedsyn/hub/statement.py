@@ -104,7 +104,7 @@ def state(plan: Plan, accounts: Accounts, *, simulated: bool) -> PrivacyStatemen
         unit=unit_name(plan.unit),
         rows_per_unit=plan.rows_per_unit,
         trust=plan.trust,
-        rho_alone=budget.rho * plan.trust_model.alone_factor,
+        rho_alone=budget.times(plan.trust_model.alone_factor).rho,
         simulated_noise=simulated,
         sites=sites,
     )

@@ -43,6 +43,8 @@ class Sketch:
     scale: float
     sensitivity: float
     """The largest row norm of the matrix, rounded up: what one record can move."""
+    l1: int
+    """The largest sum of absolute values in a row."""
 
     @classmethod
     def draw(
@@ -54,9 +56,14 @@ class Sketch:
         kind: SketchKind = SketchKind.SIGNS,
     ) -> Sketch:
         """The sketch of a clique: the same at every party on every machine."""
-        shape = domain.shape(clique)
-        small = math.prod(shape) * width <= _WORTH_KEEPING
-        return (_kept if small else _draw)(clique, shape, width, seed, kind)
+        return _drawn(clique, domain.shape(clique), width, seed, kind)
+
+    @staticmethod
+    def lengths(
+        domain: Domain, clique: Clique, width: int, seed: int, kind: SketchKind
+    ) -> tuple[float, int]:
+        """The sensitivity and the L1 of a sketch, which is drawn once for both."""
+        return _lengths(clique, domain.shape(clique), width, seed, kind)
 
     def count(self, counts: Integers) -> Integers:
         """The sketch of exact counts: integers."""
@@ -78,14 +85,30 @@ def _draw(
         stream = hashlib.shake_256(name).digest(-(-cells * width // 8))
         bits = np.unpackbits(np.frombuffer(stream, dtype=np.uint8), count=cells * width)
         signs = bits.astype(np.int32).reshape(cells, width) * 2 - 1
-        return Sketch(frozen(signs), 1 / math.sqrt(width), _root_up(width))
+        return Sketch(frozen(signs), 1 / math.sqrt(width), _root_up(width), width)
     entries = np.rint(_normals(name, cells * width) * (_GAUSSIAN_UNIT / math.sqrt(width)))
     matrix = entries.astype(np.int32).reshape(cells, width)
     longest = int((matrix.astype(np.int64) ** 2).sum(axis=1).max())
-    return Sketch(frozen(matrix), 1 / _GAUSSIAN_UNIT, _root_up(longest))
+    l1 = int(np.abs(matrix).sum(axis=1, dtype=np.int64).max())
+    return Sketch(frozen(matrix), 1 / _GAUSSIAN_UNIT, _root_up(longest), l1)
 
 
 _kept = lru_cache(maxsize=256)(_draw)
+
+
+def _drawn(
+    clique: Clique, shape: tuple[int, ...], width: int, seed: int, kind: SketchKind
+) -> Sketch:
+    small = math.prod(shape) * width <= _WORTH_KEEPING
+    return (_kept if small else _draw)(clique, shape, width, seed, kind)
+
+
+@lru_cache(maxsize=1024)
+def _lengths(
+    clique: Clique, shape: tuple[int, ...], width: int, seed: int, kind: SketchKind
+) -> tuple[float, int]:
+    sketch = _drawn(clique, shape, width, seed, kind)
+    return sketch.sensitivity, sketch.l1
 
 
 def _root_up(square: int) -> float:

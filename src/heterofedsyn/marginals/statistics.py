@@ -48,6 +48,14 @@ class Flat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="flat"):
         """How far one record can move the release (L2)."""
         return 1.0
 
+    def moved(self, domain: Domain) -> int:
+        """How many of the integers one record can move."""
+        return 1
+
+    def l1(self, domain: Domain) -> float:
+        """How far one record can move them in all (L1)."""
+        return 1.0
+
     def exact(self, counts: Counts) -> Integers:
         """The un-noised integers."""
         return counts.of(whole(self.attributes))
@@ -81,7 +89,13 @@ class Sketched(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ske
         return domain.cells(self.attributes) * self.width
 
     def sensitivity(self, domain: Domain) -> float:
-        return self.sketch(domain).sensitivity
+        return self._lengths(domain)[0]
+
+    def moved(self, domain: Domain) -> int:
+        return self.width
+
+    def l1(self, domain: Domain) -> float:
+        return float(self._lengths(domain)[1])
 
     def exact(self, counts: Counts) -> Integers:
         return self.sketch(counts.domain).count(counts.of(whole(self.attributes)))
@@ -89,6 +103,9 @@ class Sketched(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ske
     def sketch(self, domain: Domain) -> Sketch:
         """The projection itself."""
         return Sketch.draw(domain, self.attributes, self.width, self.seed, self.kind)
+
+    def _lengths(self, domain: Domain) -> tuple[float, int]:
+        return Sketch.lengths(domain, self.attributes, self.width, self.seed, self.kind)
 
 
 class Dependence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="dependence"):
@@ -113,6 +130,12 @@ class Dependence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="d
     def sensitivity(self, domain: Domain) -> float:
         # The sum moves by at most 4 when a record comes or goes; rounding adds at most 1.
         return 4 * UNITS_PER_COUNT + 1.0
+
+    def moved(self, domain: Domain) -> int:
+        return 1
+
+    def l1(self, domain: Domain) -> float:
+        return self.sensitivity(domain)
 
     def exact(self, counts: Counts) -> Integers:
         joint = counts.of(whole(self.attributes)).reshape(counts.domain.shape(self.attributes))
@@ -144,6 +167,12 @@ class Total(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="total"
     def sensitivity(self, domain: Domain) -> float:
         return 1.0
 
+    def moved(self, domain: Domain) -> int:
+        return 1
+
+    def l1(self, domain: Domain) -> float:
+        return self.sensitivity(domain)
+
     def exact(self, counts: Counts) -> Integers:
         return np.array([counts.rows], dtype=np.int64)
 
@@ -174,6 +203,12 @@ class Haar(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="haar"):
 
     def sensitivity(self, domain: Domain) -> float:
         return 1.0
+
+    def moved(self, domain: Domain) -> int:
+        return 1
+
+    def l1(self, domain: Domain) -> float:
+        return self.sensitivity(domain)
 
     def exact(self, counts: Counts) -> Integers:
         return haar_differences(counts.of(whole(self.attributes)), self.level)
@@ -214,6 +249,12 @@ class Grouped(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="grou
     def sensitivity(self, domain: Domain) -> float:
         return 1.0
 
+    def moved(self, domain: Domain) -> int:
+        return 1
+
+    def l1(self, domain: Domain) -> float:
+        return self.sensitivity(domain)
+
     def exact(self, counts: Counts) -> Integers:
         return counts.of(self.views()[0])
 
@@ -251,6 +292,16 @@ def _check_clique(clique: Clique, domain: Domain, most: int, *, cells: bool = Tr
             f"the table of {clique} has {domain.cells(clique):,} cells, more than {MOST_CELLS:,}; "
             "take fewer bins"
         )
+
+
+def moves(statistic: Statistic, domain: Domain, rows: int) -> tuple[int, float]:
+    """How many integers one person with so many rows can move, and how far in all (L1).
+
+    >>> moves(Flat(("a",)), Domain(("a",), (3,)), 2), moves(Flat(("a",)), Domain(("a",), (3,)), 9)
+    ((2, 2.0), (3, 9.0))
+    """
+    many = min(rows * statistic.moved(domain), statistic.integers(domain))
+    return many, rows * statistic.l1(domain)
 
 
 def kind_of(statistic: Statistic) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
@@ -16,6 +18,12 @@ LARGEST_SIGMA = 1e7
 
 _SLACK = 1e-12
 """Relative widening of sigma, so that no later rounding can lift the price above the charge."""
+
+_DIGITS = 60
+"""Of a conversion. Decimal rounds each operation correctly, `ln` and `sqrt` too."""
+
+_ERROR = Decimal("1e-50")
+"""More than a dozen roundings to that many digits can add up to, relative to the terms."""
 
 
 class Conversion(StrEnum):
@@ -47,17 +55,15 @@ class Budget:
         """The largest budget that still guarantees (epsilon, delta)."""
         if not (math.isfinite(epsilon) and 0 < epsilon <= 100):
             raise UsageError(f"epsilon must be above 0 and at most 100, not {epsilon}; 1 is usual")
-        if not 1e-300 <= delta < 1:
-            raise UsageError(
-                f"delta must be above 0 and below 1, not {delta}; take less than 1 / (all rows)"
-            )
+        _check_delta(delta)
         rho = _largest_rho(epsilon, delta, _conversion(conversion))
         if rho <= 0:
             raise PrivacyRefusal(f"epsilon ({epsilon}) is too small to measure anything; raise it")
         return cls(rho)
 
     def epsilon(self, delta: float, conversion: str = Conversion.TIGHT) -> float:
-        """The epsilon guaranteed at this delta."""
+        """The epsilon guaranteed at this delta, rounded up."""
+        _check_delta(delta)
         return epsilon_of(self.rho, delta, _conversion(conversion))
 
     def split(self, *weights: float) -> tuple[Budget, ...]:
@@ -76,6 +82,14 @@ class Budget:
         """A share of this budget, rounded down."""
         return Budget(_round_down(Fraction(self.rho) * Fraction(share)))
 
+    def less(self, rho: float) -> Budget:
+        """What is left of this budget without so much of it, rounded down."""
+        return Budget(_round_down(Fraction(self.rho) - Fraction(rho)))
+
+    def times(self, factor: float) -> Budget:
+        """So many times this budget, rounded up."""
+        return Budget(_round_up(Fraction(self.rho) * Fraction(factor)))
+
     def share(self, part: Budget) -> float:
         """Which share of this budget a part is, rounded down."""
         return _round_down(Fraction(part.rho) / Fraction(self.rho))
@@ -87,7 +101,7 @@ def together(parts: Iterable[Budget]) -> Budget:
 
 
 def epsilon_of(rho: float, delta: float, conversion: Conversion) -> float:
-    """The epsilon that rho-zCDP guarantees at delta; MATH section 1.
+    """The epsilon that rho-zCDP guarantees at delta, never less than the formula; MATH section 1.
 
     `tight` is Canonne, Kamath and Steinke (2020): for every order alpha > 1,
     epsilon = alpha rho + [ln(1/delta) + alpha ln(1 - 1/alpha) - ln(alpha - 1)] / (alpha - 1).
@@ -95,17 +109,34 @@ def epsilon_of(rho: float, delta: float, conversion: Conversion) -> float:
     if rho == 0:
         return 0.0
     if conversion is Conversion.PAPER:
-        return rho + 2 * math.sqrt(rho * math.log(1 / delta))
+        with _digits(_DIGITS):
+            spread = -Decimal(delta).ln()
+            return _outwards(Decimal(rho), 2 * (Decimal(rho) * spread).sqrt())
+    return max(0.0, _epsilon_at(_best_order(rho, delta), rho, delta))
+
+
+def _epsilon_at(less: float, rho: float, delta: float) -> float:
+    """The tight bound at the order 1 + less, rounded up."""
+    beyond = Decimal(less)
+    # 1 + 1 / less must keep all digits of the small part.
+    with _digits(_DIGITS + max(0, beyond.adjusted())):
+        alpha = 1 + beyond
+        terms = (-Decimal(delta).ln(), -alpha * (1 + 1 / beyond).ln(), -beyond.ln())
+        return _outwards(alpha * Decimal(rho), *(term / beyond for term in terms))
+
+
+def _best_order(rho: float, delta: float) -> float:
+    """Nearly the best order, less 1. Any order is valid: plain floats may look for it."""
+    spread = -math.log(delta)
 
     def at(log_order: float) -> float:
-        less = math.exp(log_order)  # alpha - 1
+        less = math.exp(log_order)
         alpha = 1 + less
-        spread = math.log(1 / delta) - alpha * math.log1p(1 / less) - log_order
-        return alpha * rho + spread / less
+        return alpha * rho + (spread - alpha * math.log1p(1 / less) - log_order) / less
 
-    # The best order lies near sqrt(ln(1/delta) / rho); any order is valid, so a search that stops
-    # early is only a little pessimistic.
-    centre = 0.5 * math.log(max(math.log(1 / delta), 1e-3) / rho)
+    # The best order lies near sqrt(ln(1/delta) / rho); a search that stops early, or errs by a
+    # rounding, is only a little pessimistic.
+    centre = 0.5 * (math.log(max(spread, 1e-3)) - math.log(rho))
     low, high = centre - 12, centre + 12
     for _ in range(120):
         left, right = low + (high - low) * 0.382, low + (high - low) * 0.618
@@ -113,7 +144,17 @@ def epsilon_of(rho: float, delta: float, conversion: Conversion) -> float:
             high = right
         else:
             low = left
-    return max(0.0, at((low + high) / 2))
+    return math.exp((low + high) / 2)
+
+
+def _digits(precision: int) -> AbstractContextManager[Context]:
+    """Decimal arithmetic of so many digits, whatever the caller's own is set to."""
+    return localcontext(Context(prec=precision, rounding=ROUND_HALF_EVEN))
+
+
+def _outwards(*terms: Decimal) -> float:
+    """A sum of terms that are off by less than `_ERROR` of each, rounded up."""
+    return _round_up(Fraction(sum(terms) + _ERROR * sum(map(abs, terms))))
 
 
 @lru_cache(maxsize=1024)
@@ -139,6 +180,13 @@ def sigma_for(sensitivity: float, budget: Budget) -> float:
             f"means noise of sigma {sigma / sensitivity:.3g} on every count; raise epsilon"
         )
     return sigma
+
+
+def _check_delta(delta: float) -> None:
+    if not 1e-300 <= delta < 1:
+        raise UsageError(
+            f"delta must be above 0 and below 1, not {delta}; take less than 1 / (all rows)"
+        )
 
 
 def _conversion(name: str) -> Conversion:

@@ -35,9 +35,16 @@ class Calibration:
     """What the message would cost if it were seen by itself."""
 
     @classmethod
-    def of(cls, sensitivity: float, budget: Budget, integers: int, trust: Trust) -> Calibration:
-        """The noise for a release of so many integers at this price."""
-        sigma = trust.site_sigma(sensitivity, budget, integers)
+    def of(
+        cls,
+        sensitivity: float,
+        budget: Budget,
+        integers: int,
+        trust: Trust,
+        l1: float | None = None,
+    ) -> Calibration:
+        """The noise for a release at this price; see `Trust.site_sigma` for what it moves."""
+        sigma = trust.site_sigma(sensitivity, budget, integers, l1)
         if sigma > MOST_SIGMA:
             raise PrivacyRefusal(
                 f"noise of sigma {sigma:.3g} does not fit 64-bit integers; ask with a larger share"
@@ -46,7 +53,7 @@ class Calibration:
             sensitivity=sensitivity,
             sigma=sigma,
             budget=budget,
-            alone=Budget(budget.rho * trust.alone_factor),
+            alone=budget.times(trust.alone_factor),
         )
 
 

@@ -12,6 +12,12 @@ from heterofedsyn.privacy.budget import Budget, sigma_for
 SMALLEST_SHARE = 2.0
 """Under secure aggregation a site's own sigma must reach this; MATH section 1."""
 
+_ROUNDING = 1e-9
+"""More than the roundings of a slack, relative to it: its exponents are below 750."""
+
+_TINY = 2.0**-1000
+"""More than what underflows in a slack."""
+
 
 class Trust(Protocol):
     """What protects a record: the noise of its own site, or that of the sum over sites."""
@@ -33,8 +39,16 @@ class Trust(Protocol):
         """How many times its price a message costs if somebody sees it by itself."""
         ...
 
-    def site_sigma(self, sensitivity: float, budget: Budget, integers: int) -> float:
-        """The noise one site adds so that its release costs at most the budget."""
+    def site_sigma(
+        self, sensitivity: float, budget: Budget, integers: int, l1: float | None = None
+    ) -> float:
+        """The noise one site adds so that its release costs at most the budget.
+
+        Args:
+            sensitivity: how far one record can move the release (L2).
+            integers: how many integers it moves at most.
+            l1: by how much in all (L1); if not given, what the other two allow.
+        """
         ...
 
 
@@ -53,7 +67,9 @@ class Local:
     def alone_factor(self) -> float:
         return 1.0
 
-    def site_sigma(self, sensitivity: float, budget: Budget, integers: int) -> float:
+    def site_sigma(
+        self, sensitivity: float, budget: Budget, integers: int, l1: float | None = None
+    ) -> float:
         return sigma_for(sensitivity, budget)
 
 
@@ -77,14 +93,35 @@ class SecureAggregation:
     def alone_factor(self) -> float:
         return float(self.sites - self.absent)
 
-    def site_sigma(self, sensitivity: float, budget: Budget, integers: int) -> float:
-        # The sum of discrete Gaussians is not quite one: Kairouz, Liu and Steinke (2021) price the
-        # difference at slack * integers / 4. More noise has less slack, so one step is enough.
+    def site_sigma(
+        self, sensitivity: float, budget: Budget, integers: int, l1: float | None = None
+    ) -> float:
+        # More noise has less slack, so one step is enough: what the slack of the least noise takes
+        # from the budget covers the slack of the noise that the rest buys.
         first = self._share(sensitivity, budget)
-        slack = self._slack(first) * integers / 4
+        slack = self.slack(first, sensitivity, integers, l1)
         if slack >= budget.rho:
             raise self._refusal(first)
-        return self._share(sensitivity, Budget(budget.rho - slack))
+        return self._share(sensitivity, budget.less(slack))
+
+    def slack(
+        self, sigma: float, sensitivity: float, integers: int, l1: float | None = None
+    ) -> float:
+        """What a sum of discrete Gaussians of this sigma costs beyond one Gaussian; rounded up.
+
+        Kairouz, Liu and Steinke (2021), MATH section 1: with tau from the n sites that surely add
+        noise, D integers moved, and l2, l1 in units of sqrt(n) sigma, a sum costs
+        min{l2^2 / 2 + tau D, (l2^2 + 2 l1 tau + tau^2 D) / 2, (l2 + sqrt(D) tau)^2 / 2}.
+        """
+        n = self.sites - self.absent
+        if n == 1:
+            return 0.0
+        # Never 0, though the exponential of a large sigma is: the sum is not quite a Gaussian.
+        tau = max(_TINY, 10 * math.fsum(_overlap(sigma, k) for k in range(1, n)))
+        scale = math.sqrt(n) * sigma
+        most = math.sqrt(integers) * sensitivity  # L1 is no more, by Cauchy and Schwarz
+        near = tau * (most if l1 is None else min(most, l1)) / scale
+        return min(tau * integers, near + tau**2 * integers / 2) * (1 + _ROUNDING) + _TINY
 
     def _share(self, sensitivity: float, budget: Budget) -> float:
         sigma = sigma_for(sensitivity, budget) / math.sqrt(self.alone_factor) * (1 + 1e-15)
@@ -92,18 +129,17 @@ class SecureAggregation:
             raise self._refusal(sigma)
         return sigma
 
-    def _slack(self, sigma: float) -> float:
-        if self.sites == 1:
-            return 0.0
-        steps = range(1, self.sites)
-        return 10 * sum(math.exp(-2 * math.pi**2 * sigma**2 * k / (k + 1)) for k in steps)
-
     def _refusal(self, sigma: float) -> PrivacyRefusal:
         return PrivacyRefusal(
             f"secure aggregation over {self.sites} sites would leave each with noise of sigma "
             f"{sigma:.3g}, below {SMALLEST_SHARE:g}: too little for the sum to be private; "
             "lower epsilon, take fewer sites, or use trust 'local'"
         )
+
+
+def _overlap(sigma: float, k: int) -> float:
+    """How far k + 1 discrete Gaussians are from one that is wider, in units of tau / 10."""
+    return math.exp(-2 * math.pi**2 * sigma**2 * k / (k + 1))
 
 
 TRUST_MODELS: dict[str, type[Local] | type[SecureAggregation]] = {

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from heterofedsyn.errors import ProtocolError
 from heterofedsyn.marginals.counts import Counts, TableCounts
+from heterofedsyn.marginals.statistics import moves
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.ledger import Ledger
 from heterofedsyn.privacy.noise import Calibration, NoiseSource, add_noise
@@ -167,11 +168,13 @@ class Desk:
             )
 
     def _calibrate(self, part: Part, budget: Budget) -> Calibration:
+        moved, l1 = moves(part.statistic, self.domain, self.plan.rows_per_unit)
         return Calibration.of(
             sensitivity=part.statistic.sensitivity(self.domain) * self.plan.rows_per_unit,
             budget=budget.part(part.share),
-            integers=part.statistic.integers(self.domain),
+            integers=moved,
             trust=self.trust,
+            l1=l1,
         )
 
 

@@ -107,7 +107,8 @@ def _checked(
     values = np.frombuffer(data, dtype="<i8").astype(np.int64)
     require(np.array_equal(values, passage.noisy), f"{where}: not what passed the door")
     squared = Fraction(reference.furthest(statistic, table.domain)) * plan.rows_per_unit**2
-    price = prices.price_of(squared, released["sigma"], wanted, plan.trust_model)
+    moved, l1 = reference.moved(statistic, table.domain, plan.rows_per_unit)
+    price = prices.price_of(squared, released["sigma"], moved, plan.trust_model, l1)
     require(
         price <= Fraction(released["rho"]),
         f"{where}: sigma {released['sigma']:.6g} costs rho {float(price):.12g}, "
@@ -164,6 +165,8 @@ def compare(one: Heard, other: Heard, trust: Trust, where: str) -> Fraction:
 def _loss(one: Heard, other: Heard, trust: Trust) -> Fraction:
     total = Fraction(0)
     for first, second, sigma in zip(one.values, other.values, one.sigmas, strict=True):
-        moved = Fraction(int(((first - second) ** 2).sum()))
-        total += prices.price_of(moved, sigma, first.size, trust) if moved else 0
+        change = np.abs(first - second)
+        if moved := np.count_nonzero(change):
+            squared = Fraction(int((change**2).sum()))
+            total += prices.price_of(squared, sigma, moved, trust, int(change.sum()))
     return total

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-
-import numpy as np
 
 from heterofedsyn._arrays import stream
 from heterofedsyn.bench.audit.effort import Effort
 from heterofedsyn.bench.audit.findings import Finding, require
+from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.privacy.budget import Budget, Conversion, together
 from heterofedsyn.privacy.noise import Calibration
 from heterofedsyn.privacy.trust import Local, SecureAggregation, Trust
 
-_ORDERS = 1 + np.exp(np.linspace(-12, 12, 200_001))
+_DIGITS = 50
+_LAST_DIGITS = Decimal("1e-35")
+"""More than this page errs by, relative to a result; far less than a rounding to a float."""
+
+_PI = "3.14159265358979323846264338327950288419716939937510"
+
+_LEAST_SHARE = 2
+"""Sigma below which a site may not be asked for its share of the noise."""
 
 
 def splits(effort: Effort, seed: int) -> Iterator[Finding]:
@@ -42,28 +49,66 @@ def splits(effort: Effort, seed: int) -> Iterator[Finding]:
 def conversions(effort: Effort, seed: int) -> Iterator[Finding]:
     """A plan's epsilon and delta are kept by its rho, by a second computation."""
     rng = stream(seed, "conversions")
-    closest = 0.0
+    closest = Decimal(0)
     for _ in range(max(10, effort.prices // 100)):
         epsilon, delta = float(10 ** rng.uniform(-1.5, 1.5)), float(10 ** rng.uniform(-12, -4))
         for conversion in Conversion:
-            rho = Budget.of(epsilon=epsilon, delta=delta, conversion=conversion).rho
-            found = epsilon_of(rho, delta, conversion)
+            budget = Budget.of(epsilon=epsilon, delta=delta, conversion=conversion)
+            exact = epsilon_of(budget.rho, delta, conversion) * (1 - _LAST_DIGITS)
             require(
-                found <= epsilon * (1 + 1e-6),
-                f"epsilon {epsilon} was promised, but rho {rho} means {found} ({conversion})",
+                exact <= Decimal(epsilon),
+                f"epsilon {epsilon} was promised, but rho {budget.rho} means {exact:.20g} "
+                f"({conversion})",
             )
-            closest = max(closest, found / epsilon)
-    yield Finding("rho keeps epsilon and delta", True, f"at most {closest:.7f} of epsilon")
-
-
-def epsilon_of(rho: float, delta: float, conversion: str) -> float:
-    """The epsilon that a rho means at this delta; MATH section 1."""
-    if conversion == Conversion.PAPER:
-        return rho + 2 * math.sqrt(rho * math.log(1 / delta))
-    orders = _ORDERS
-    return float(
-        np.min(orders * rho + np.log(1 / (orders * delta)) / (orders - 1) + np.log1p(-1 / orders))
+            stated = budget.epsilon(delta, conversion)
+            require(
+                exact <= Decimal(stated),
+                f"rho {budget.rho} is said to mean epsilon {stated}, it means {exact:.20g} "
+                f"({conversion})",
+            )
+            closest = max(closest, exact / Decimal(epsilon))
+    yield Finding(
+        "rho keeps epsilon and delta", True, f"at most 1 - {1 - closest:.1e} of epsilon, none above"
     )
+
+
+def epsilon_of(rho: float, delta: float, conversion: str) -> Decimal:
+    """The epsilon that a rho means at this delta, to more digits than any float; MATH section 1."""
+    with localcontext(Context(prec=_DIGITS)):
+        amount, spread = Decimal(rho), -Decimal(delta).ln()
+        if conversion == Conversion.PAPER:
+            return amount + 2 * (amount * spread).sqrt()
+
+        def at(log_order: Decimal) -> Decimal:
+            order = 1 + log_order.exp()
+            tail = (spread - order.ln()) / (order - 1)
+            return order * amount + tail + (1 - 1 / order).ln()
+
+        middle = (spread / amount).ln() / 2
+        return max(Decimal(0), _least(at, middle - 12, middle + 12))
+
+
+def _least(at: Callable[[Decimal], Decimal], low: Decimal, high: Decimal) -> Decimal:
+    """The minimum of a function with one valley, by its values at two points and two more."""
+    golden = (Decimal(5).sqrt() - 1) / 2
+    left, right = high - golden * (high - low), low + golden * (high - low)
+    at_left, at_right = at(left), at(right)
+    for _ in range(110):  # to 21 digits of the place, and so to 40 of the minimum
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - golden * (high - low)
+            at_left = at(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + golden * (high - low)
+            at_right = at(right)
+    return min(at_left, at_right)
+
+
+def rounded_up(exact: Fraction) -> float:
+    """The least float that is not below a fraction."""
+    near = exact.numerator / exact.denominator
+    return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
 
 
 def calibrations(effort: Effort, seed: int) -> Iterator[Finding]:
@@ -75,11 +120,22 @@ def calibrations(effort: Effort, seed: int) -> Iterator[Finding]:
         sensitivity = (1.0, math.nextafter(root, math.inf), float(rng.integers(1, 50)))[i % 3]
         budget = Budget(float(10 ** rng.uniform(-6, -1)))
         sites = int(rng.integers(2, 12))
-        trusts: tuple[Trust, ...] = (Local(sites),)
-        if budget.rho < 0.01:
-            trusts += (SecureAggregation(sites),)
+        trusts: tuple[Trust, ...] = (Local(sites), SecureAggregation(sites))
         for trust in trusts:
-            found = Calibration.of(sensitivity, budget, 100, trust)
+            shared = isinstance(trust, SecureAggregation)
+            share = sensitivity / math.sqrt(2 * budget.rho * (sites if shared else 1))
+            try:
+                found = Calibration.of(sensitivity, budget, 100, trust)
+            except PrivacyRefusal:
+                require(
+                    shared and share < _LEAST_SHARE * (1 + 1e-9),
+                    f"noise of sigma {share} a site was refused as too little",
+                )
+                continue
+            require(
+                not shared or found.sigma >= _LEAST_SHARE,
+                f"a site adds noise of sigma {found.sigma} only, hidden in a sum",
+            )
             price = price_of(Fraction(sensitivity) ** 2, found.sigma, 100, trust)
             require(
                 price <= Fraction(found.budget.rho) <= Fraction(budget.rho),
@@ -93,10 +149,30 @@ def calibrations(effort: Effort, seed: int) -> Iterator[Finding]:
     )
 
 
-def price_of(squared: Fraction, sigma: float, integers: int, trust: Trust) -> Fraction:
-    """What a move of this squared length costs under a trust model, exactly; MATH section 1."""
+def price_of(
+    squared: Fraction, sigma: float, moved: int, trust: Trust, l1: int | None = None
+) -> Fraction:
+    """What a move of this squared length costs under a trust model, rounded up; MATH section 1.
+
+    Args:
+        squared: how far the integers move together (L2), squared.
+        sigma: the noise that one site adds.
+        moved: how many integers move at most.
+        trust: who sees what; under secure aggregation every site's noise counts.
+        l1: how far they move in all, if that is known.
+    """
     shares = trust.sites if isinstance(trust, SecureAggregation) else 1
-    slack = 10 * math.fsum(
-        math.exp(-2 * math.pi**2 * sigma**2 * k / (k + 1)) for k in range(1, shares)
-    )
-    return squared / (2 * shares * Fraction(sigma) ** 2) + Fraction(slack) * integers / 4
+    price = squared / (2 * shares * Fraction(sigma) ** 2)
+    if shares == 1:
+        return price
+    with localcontext(Context(prec=_DIGITS)):
+        variance, pi = Decimal(sigma) * Decimal(sigma), Decimal(_PI)
+        tau = 10 * sum((-2 * pi * pi * variance * k / (k + 1)).exp() for k in range(1, shares))
+        scale = (shares * variance).sqrt()
+        root = (Decimal(squared.numerator) / squared.denominator).sqrt() / scale
+        bounds = [tau * moved, ((root + Decimal(moved).sqrt() * tau) ** 2 - root * root) / 2]
+        if l1 is not None:
+            bounds.append(l1 / scale * tau + tau * tau * moved / 2)
+        # What cancels in the second bound is made good, too.
+        slack = min(bounds) * (1 + _LAST_DIGITS) + root * root * Decimal("1e-45")
+    return price + Fraction(slack)

@@ -88,6 +88,19 @@ def furthest(statistic: Statistic, domain: Domain) -> int:
             return 1
 
 
+def moved(statistic: Statistic, domain: Domain, rows: int) -> tuple[int, int]:
+    """How many integers so many rows can move at most, and how far in all (L1)."""
+    match statistic:
+        case Sketched():
+            matrix = statistic.sketch(domain).matrix.astype(np.int64)
+            many = int((matrix != 0).sum(axis=1).max())
+            return (statistic.width if rows > 1 else many), rows * int(np.abs(matrix).sum(1).max())
+        case Dependence():
+            return 1, rows * (4 * _UNITS + 1)
+        case _:
+            return min(rows, integers(statistic, domain)), rows
+
+
 def squared_rows(statistic: Sketched, domain: Domain) -> Integers:
     """The squared lengths of a sketch's rows, one per cell."""
     matrix = statistic.sketch(domain).matrix.astype(np.int64)

@@ -43,7 +43,9 @@ def check_statement(
         "unit": plan.unit or "record",
         "rows_per_unit": plan.rows_per_unit,
         "trust": plan.trust,
-        "rho_alone": plan.budget.rho * (len(plan.sites) if hidden else 1),
+        "rho_alone": prices.rounded_up(
+            Fraction(plan.budget.rho) * (len(plan.sites) if hidden else 1)
+        ),
         "simulated_noise": True,
     }.items():
         require(
@@ -69,8 +71,8 @@ def _check_guarantee(stated: Mapping[str, Any]) -> None:
     """Epsilon and rho belong together, by a second computation."""
     found = prices.epsilon_of(stated["rho"], stated["delta"], stated["conversion"])
     require(
-        abs(found / stated["epsilon"] - 1) < 1e-5,
-        f"privacy.json states epsilon {stated['epsilon']}, its rho means {found}",
+        abs(float(found) / stated["epsilon"] - 1) < 1e-5,
+        f"privacy.json states epsilon {stated['epsilon']}, its rho means {found:.9g}",
     )
 
 
