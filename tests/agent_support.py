@@ -55,6 +55,8 @@ def make_site(place: Path, schema: Schema = SCHEMA, rows: int = 20, **terms: Any
         "socket": place / "socket" / "agent",
         "engine": str(os.geteuid()),
         "group": str(os.getegid()),
+        "rows": 1_000,
+        "tick": 0.001,
     }
     settings = SiteSettings(**{**usual, **terms})
     settings.anchor.parent.mkdir(parents=True)

@@ -49,6 +49,8 @@ def make_settings(place: Path, schema: Schema = SCHEMA, **other: Any) -> SiteSet
         "socket": place / "run" / "agent.sock",
         "engine": str(os.geteuid()),
         "group": str(os.getegid()),
+        "rows": 1_000,
+        "tick": 0.001,
     }
     return SiteSettings(**{**usual, **other})
 

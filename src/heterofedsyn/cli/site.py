@@ -9,6 +9,7 @@ import signal
 import stat
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -81,6 +82,12 @@ def init(
         str | None,
         typer.Option(metavar="COLUMN", help="Column that identifies a person, if rows do not."),
     ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            help="More rows than the table has or will have; over twice as many unless given."
+        ),
+    ] = None,
 ) -> None:
     """Set up a site: settings, an empty ledger and a key.
 
@@ -89,6 +96,7 @@ def init(
     from heterofedsyn._files import check_place
     from heterofedsyn.cli._show import note
     from heterofedsyn.site.founding import found_site
+    from heterofedsyn.site.schedule import propose
     from heterofedsyn.site.settings import SiteSettings, group_of
     from heterofedsyn.sources import anchored
 
@@ -120,9 +128,12 @@ def init(
         engine=engine,
         group=group_of(engine) if group is None else group,
         unit=unit,
+        rows=rows,
     )
     _ = settings.askers, settings.group_id  # refuse what they refuse
     checked = _check_rows(settings, settings.public, unit, 1)
+    if settings.rows is None:
+        settings = replace(settings, rows=propose(checked.rows_read))
     key = found_site(settings)
     _steward.show_misfits(checked)
     note(f"site {name!r} in {place}; the key of its receipts: {key}")

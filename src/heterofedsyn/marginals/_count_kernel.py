@@ -12,15 +12,18 @@ Lanes = NDArray[np.int32]
 
 
 @njit(cache=True, nogil=True)
-def count_single(codes: Codes, out: Integers) -> None:
-    """Add the counts of one attribute's codes to `out`."""
-    for code in codes:
-        out[code] += 1
+def count_single(codes: Codes, rows: int, out: Integers) -> None:
+    """Add the counts of the first `rows` codes of one attribute to `out`."""
+    for row in range(rows):
+        out[codes[row]] += 1
 
 
 @njit(cache=True, nogil=True)
 def count_groups(
     codes: Codes,
+    begin: int,
+    end: int,
+    expected: int,
     groups: Integers,
     sizes: Integers,
     places: Integers,
@@ -31,7 +34,8 @@ def count_groups(
     """Add the tables of groups `start` to `stop` to their places in the flat vector `out`.
 
     Args:
-        codes: fewer than 2^31 rows.
+        codes: of rows `begin` to `end`, fewer than 2^31; what lies beyond is not looked at.
+        expected: about how many rows there are, from public facts: it alone chooses a way to count.
         groups: two or three attributes each; -1 stands for no third one.
         places: where the tables of (first, second), (first, third) and (second, third) begin.
     """
@@ -41,9 +45,11 @@ def count_groups(
     lanes = np.empty(4 * largest, dtype=np.int32)
     for group in range(start, stop):
         if groups[group, 2] < 0:
-            _count_pair(codes, groups[group], sizes, places[group, 0], lanes, out)
+            _count_pair(
+                codes, begin, end, expected, groups[group], sizes, places[group, 0], lanes, out
+            )
         else:
-            _count_triple(codes, groups[group], sizes, places[group], lanes, out)
+            _count_triple(codes, begin, end, groups[group], sizes, places[group], lanes, out)
 
 
 @njit(cache=True, nogil=True)
@@ -56,15 +62,23 @@ def _cells(group: Integers, sizes: Integers) -> int:
 
 @njit(cache=True, nogil=True)
 def _count_pair(
-    codes: Codes, group: Integers, sizes: Integers, place: int, lanes: Lanes, out: Integers
+    codes: Codes,
+    begin: int,
+    end: int,
+    expected: int,
+    group: Integers,
+    sizes: Integers,
+    place: int,
+    lanes: Lanes,
+    out: Integers,
 ) -> None:
     """Two equal cells in a row would wait for each other's store, so a table is counted in four
     lanes that are added up at the end; a table too large for that to pay has one lane.
     """
-    first, second = codes[group[0]], codes[group[1]]
+    first, second = codes[group[0]][begin:end], codes[group[1]][begin:end]
     width = np.uint32(sizes[group[1]])
-    rows, cells = codes.shape[1], _cells(group, sizes)
-    if 8 * cells > rows:
+    rows, cells = end - begin, _cells(group, sizes)
+    if 8 * cells > expected:
         table = lanes[:cells]
         table[:] = 0
         for row in range(rows):
@@ -89,16 +103,24 @@ def _count_pair(
 
 @njit(cache=True, nogil=True)
 def _count_triple(
-    codes: Codes, group: Integers, sizes: Integers, places: Integers, lanes: Lanes, out: Integers
+    codes: Codes,
+    begin: int,
+    end: int,
+    group: Integers,
+    sizes: Integers,
+    places: Integers,
+    lanes: Lanes,
+    out: Integers,
 ) -> None:
     """Three pairs for hardly more than the price of one, while the table of three stays in cache.
 
     Two lanes, for the same reason as four above.
     """
-    first, second, third = codes[group[0]], codes[group[1]], codes[group[2]]
+    first, second = codes[group[0]][begin:end], codes[group[1]][begin:end]
+    third = codes[group[2]][begin:end]
     height, width, depth = sizes[group[0]], sizes[group[1]], sizes[group[2]]
     wide, deep = np.uint32(width), np.uint32(depth)
-    rows, cells = codes.shape[1], height * width * depth
+    rows, cells = end - begin, height * width * depth
     lane0, lane1 = lanes[:cells], lanes[cells : 2 * cells]
     lanes[: 2 * cells] = 0
     even = rows - rows % 2
@@ -107,9 +129,9 @@ def _count_triple(
         lane0[one * deep + np.uint32(third[row])] += 1
         two = np.uint32(first[row + 1]) * wide + np.uint32(second[row + 1])
         lane1[two * deep + np.uint32(third[row + 1])] += 1
-    if even < rows:
-        one = np.uint32(first[even]) * wide + np.uint32(second[even])
-        lane0[one * deep + np.uint32(third[even])] += 1
+    for row in range(even, rows):
+        one = np.uint32(first[row]) * wide + np.uint32(second[row])
+        lane0[one * deep + np.uint32(third[row])] += 1
     _add_pairs(lane0, lane1, height, width, depth, places, out)
 
 

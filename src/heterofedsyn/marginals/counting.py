@@ -1,4 +1,9 @@
-"""Exact marginals of encoded tables."""
+"""Exact marginals of encoded tables.
+
+Whoever asks a site sees when its answer comes. So how rows are counted (threads, groups, lanes,
+buffers) is chosen by `Block.size`, a rounded or declared number, and never by how many there are:
+one row more is one more turn of a loop, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ from heterofedsyn.marginals.cover import Pair, cover
 from heterofedsyn.schema import Clique, Domain, EncodedTable
 
 _WORTH_A_THREAD = 1_000_000
-"""Rows times groups below which starting a thread costs more than it saves."""
+"""Expected rows times groups below which starting a thread costs more than it saves."""
 
 _BLOCKS_PER_THREAD = 8
 """Groups are handed out in this many blocks, so that no unlucky thread holds up the rest."""
@@ -43,6 +48,52 @@ class Marginal:
     counts: Integers
 
 
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Codes of some rows, in a buffer that may have room for more.
+
+    Attributes:
+        codes: one C-contiguous row for each attribute; only the first `rows` codes of it count.
+        size: at least `rows`, and not exact: rounded up, or declared. It alone steers work.
+    """
+
+    domain: Domain
+    codes: Codes
+    rows: int
+    size: int
+
+    @classmethod
+    def of(cls, table: EncodedTable | Block) -> Block:
+        """A table as a block; a plain table's size is rounded up to a power of two."""
+        if isinstance(table, Block):
+            return table
+        return cls(table.domain, table.codes, table.rows, rounded_up(table.rows))
+
+    @property
+    def expected(self) -> int:
+        """About how many rows there are, as work is planned for."""
+        return self.size // 2
+
+
+def rounded_up(rows: int) -> int:
+    """The next power of two above a number of rows."""
+    return 1 << rows.bit_length()
+
+
+def at_least(rows: int, declared: int | None) -> int:
+    """A size for so many rows that is not exact: as declared, doubled until they fit.
+
+    >>> at_least(900, 1000), at_least(999, 1000), at_least(1001, 1000), at_least(900, None)
+    (1000, 1000, 2000, 1024)
+    """
+    if declared is None:
+        return rounded_up(rows)
+    size = max(1, declared)
+    while size < rows:
+        size *= 2
+    return size
+
+
 def count_pairs(
     table: EncodedTable, pairs: Sequence[Clique] | None = None, threads: int | None = None
 ) -> tuple[Marginal, ...]:
@@ -62,24 +113,27 @@ class PairTables:
         self._starts = _starts(self._places, self._sizes)
         self._counts = np.zeros(self._starts[-1], dtype=np.int64)
 
-    def add(self, table: EncodedTable, threads: int | None = None) -> PairTables:
+    def add(self, table: EncodedTable | Block, threads: int | None = None) -> PairTables:
         """Count more rows, by as many threads as there are cores unless told otherwise."""
-        for begin in range(0, table.rows, _MOST_AT_ONCE):
-            self._add(table.codes[:, begin : begin + _MOST_AT_ONCE], threads)
+        block = Block.of(table)
+        for begin in range(0, block.size, _MOST_AT_ONCE):
+            end = max(begin, min(begin + _MOST_AT_ONCE, block.rows))
+            self._add(block, begin, end, threads)
         return self
 
-    def _add(self, codes: Codes, threads: int | None) -> None:
+    def _add(self, block: Block, begin: int, end: int, threads: int | None) -> None:
         from heterofedsyn.marginals._count_kernel import count_groups
 
-        rows = codes.shape[1]
-        # Blocks of similar length share a plan.
-        groups, places = _plan(self._places, self._sizes, 1 << (rows.bit_length() - 1))
+        expected = block.expected
+        groups, places = _plan(self._places, self._sizes, expected)
         sizes = np.array(self._sizes, dtype=np.int64)
 
-        def count(begin: int, end: int) -> None:
-            count_groups(codes, groups, sizes, places, begin, end, self._counts)
+        def count(start: int, stop: int) -> None:
+            count_groups(
+                block.codes, begin, end, expected, groups, sizes, places, start, stop, self._counts
+            )
 
-        work = rows * len(groups)
+        work = expected * len(groups)
         if threads is None:
             threads = cores() if work >= _WORTH_A_THREAD else 1
         if threads == 1:
@@ -106,9 +160,11 @@ def _starts(pairs: tuple[Pair, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=8)
-def _plan(pairs: tuple[Pair, ...], sizes: tuple[int, ...], rows: int) -> tuple[Integers, Integers]:
+def _plan(
+    pairs: tuple[Pair, ...], sizes: tuple[int, ...], expected: int
+) -> tuple[Integers, Integers]:
     """Groups that cover the pairs, and where their tables begin, as the kernel takes them."""
-    groups = cover(pairs, sizes, rows)
+    groups = cover(pairs, sizes, expected)
     start = dict(zip(pairs, _starts(pairs, sizes), strict=False))
     places = [[start[pair] for pair in combinations(group, 2)] for group in groups]
     return (
@@ -117,10 +173,10 @@ def _plan(pairs: tuple[Pair, ...], sizes: tuple[int, ...], rows: int) -> tuple[I
     )
 
 
-def count_single(table: EncodedTable, name: str) -> Marginal:
+def count_single(table: EncodedTable | Block, name: str) -> Marginal:
     """The table of one attribute."""
     from heterofedsyn.marginals import _count_kernel
 
     counts = np.zeros(table.domain.size(name), dtype=np.int64)
-    _count_kernel.count_single(table.codes[table.domain.index(name)], counts)
+    _count_kernel.count_single(table.codes[table.domain.index(name)], table.rows, counts)
     return Marginal((name,), frozen(counts))

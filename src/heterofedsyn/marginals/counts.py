@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from heterofedsyn._arrays import Integers, frozen
-from heterofedsyn.marginals.counting import Marginal, PairTables, count_single
+from heterofedsyn.marginals.counting import Block, Marginal, PairTables, count_single, rounded_up
 from heterofedsyn.schema import Clique, Domain, EncodedTable
 from heterofedsyn.schema.table import code_type
 
@@ -52,11 +52,17 @@ def shape(view: View, domain: Domain) -> tuple[int, ...]:
 
 
 class Counts(ABC):
-    """The exact marginals of one table, counted when first needed and kept while there is room."""
+    """The exact marginals of one table, counted when first needed and kept while there is room.
 
-    def __init__(self, domain: Domain, rows: int) -> None:
+    Args:
+        size: at least `rows`, and not exact: it steers how views are counted, since whoever asks
+            sees how long that takes. A power of two unless given.
+    """
+
+    def __init__(self, domain: Domain, rows: int, size: int | None = None) -> None:
         self.domain = domain
         self.rows = rows
+        self.size = rounded_up(rows) if size is None else size
         self._kept: dict[View, Integers] = {}
         self._weight = 0
 
@@ -86,7 +92,7 @@ class Counts(ABC):
         room = _MOST_WHOLE_CELLS
         for clique, times in cliques.items():
             cells = self.domain.cells(clique)
-            if times > _MOST_MAPS and cells <= min(room, max(self.rows, 1)):
+            if times > _MOST_MAPS and cells <= min(room, self.size):
                 often[clique] = whole(clique)
                 room -= cells
         asked = [view for view in views if clique_of(view) not in often]
@@ -109,9 +115,10 @@ class Counts(ABC):
 class TableCounts(Counts):
     """Counts of rows that are at hand as codes, in one table or in several."""
 
-    def __init__(self, *tables: EncodedTable) -> None:
-        super().__init__(tables[0].domain, sum(table.rows for table in tables))
-        self._tables = tables
+    def __init__(self, *tables: EncodedTable | Block) -> None:
+        self._tables = [Block.of(table) for table in tables]
+        rows = sum(block.rows for block in self._tables)
+        super().__init__(tables[0].domain, rows, sum(block.size for block in self._tables))
 
     def _count(self, views: Sequence[View]) -> list[Integers]:
         plain: list[View] = []
@@ -127,7 +134,7 @@ class TableCounts(Counts):
 
     def _at_once(self, views: Sequence[View]) -> int:
         """How many of the views can be counted at once without copying too many codes."""
-        longest = max(table.rows for table in self._tables)
+        longest = max(block.size for block in self._tables)
         sides: set[Side] = set()
         for many, view in enumerate(views):
             sides.update(view)
@@ -139,8 +146,10 @@ class TableCounts(Counts):
 class PairCounts(Counts):
     """Counts of rows that are gone: the tables of all pairs hold all that is ever asked for."""
 
-    def __init__(self, domain: Domain, rows: int, tables: Sequence[Marginal]) -> None:
-        super().__init__(domain, rows)
+    def __init__(
+        self, domain: Domain, rows: int, tables: Sequence[Marginal], size: int | None = None
+    ) -> None:
+        super().__init__(domain, rows, size)
         self._tables = {found.clique: found.counts for found in tables}
 
     def _count(self, views: Sequence[View]) -> list[Integers]:
@@ -155,7 +164,7 @@ class PairCounts(Counts):
 
 
 def count_views(
-    tables: Iterable[EncodedTable],
+    tables: Iterable[EncodedTable | Block],
     views: Sequence[View],
     domain: Domain,
     threads: int | None = None,
@@ -172,7 +181,7 @@ def count_views(
     pairs: list[View] = [view for view in views if len(view) == 2]
     joint = PairTables(inner, [tuple(name[side] for side in view) for view in pairs])
     for table in tables:
-        mapped = table if as_it_is else _mapped(table, sides, inner)
+        mapped = table if as_it_is else _mapped(Block.of(table), sides, inner)
         for view in single:
             single[view] += count_single(mapped, name[view[0]]).counts
         if pairs:
@@ -181,14 +190,17 @@ def count_views(
     return [found[view] for view in views]
 
 
-def _mapped(table: EncodedTable, sides: Sequence[Side], inner: Domain) -> EncodedTable:
-    """These attributes, each after its map, as a table of their own."""
+def _mapped(block: Block, sides: Sequence[Side], inner: Domain) -> Block:
+    """These attributes, each after its map, as a block of their own."""
     kind = code_type(inner)
-    codes = np.empty((len(sides), table.rows), dtype=kind)
+    # Of the size, not of the rows; what is never written takes no memory.
+    codes = np.empty((len(sides), block.size), dtype=kind)
     for place, (name, groups) in enumerate(sides):
-        own = table.codes[table.domain.index(name)]
-        codes[place] = own if groups is None else np.array(groups, dtype=kind)[own]
-    return EncodedTable(inner, codes)
+        own = block.codes[block.domain.index(name), : block.rows]
+        to = np.arange(block.domain.size(name)) if groups is None else np.array(groups)
+        # Codes are within the domain; clipping them only spares numpy a copy.
+        np.take(to.astype(kind), own, out=codes[place, : block.rows], mode="clip")
+    return Block(inner, frozen(codes), block.rows, block.size)
 
 
 def _added_up(counts: Integers, clique: Clique, view: View, domain: Domain) -> Integers:

@@ -138,11 +138,13 @@ class Dependence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="d
         return self.sensitivity(domain)
 
     def exact(self, counts: Counts) -> Integers:
+        from heterofedsyn.marginals._exact_kernel import distance
+
         joint = counts.of(whole(self.attributes)).reshape(counts.domain.shape(self.attributes))
         total = int(joint.sum())
-        if total >= 2**31:  # 2 n^2 does not fit 64 bits; Python's integers hold it
-            joint = joint.astype(object)
-        apart = int(np.abs(total * joint - np.outer(joint.sum(axis=1), joint.sum(axis=0))).sum())
+        # 2 n^2 need not fit 64 bits; whether it does must not show in the time it takes.
+        high, low = distance(joint, joint.sum(axis=1), joint.sum(axis=0))
+        apart = (int(high) << 64) + int(low)
         rounded = (2 * UNITS_PER_COUNT * apart + total) // max(1, 2 * total)
         return np.array([rounded], dtype=np.int64)
 

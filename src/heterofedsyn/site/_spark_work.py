@@ -13,8 +13,9 @@ import pyarrow as pa
 from heterofedsyn._arrays import Codes, Integers
 from heterofedsyn._version import __version__
 from heterofedsyn.errors import DataError
+from heterofedsyn.marginals.counting import Block, rounded_up
 from heterofedsyn.marginals.counts import View, count_views
-from heterofedsyn.schema import Domain, EncodedTable, Encoder, Fit, Schema, _units
+from heterofedsyn.schema import Domain, Encoder, Fit, Schema, _units
 from heterofedsyn.schema.table import code_type
 from heterofedsyn.sources.source import BATCH_ROWS
 
@@ -153,11 +154,15 @@ class Count:
         for slot, begin in enumerate(range(0, found.size, SLOT_CELLS)):
             yield _slot(slot, found[begin : begin + SLOT_CELLS])
 
-    def _tables(self, batches: Batches) -> Iterator[EncodedTable]:
+    def _tables(self, batches: Batches) -> Iterator[Block]:
+        kind = code_type(self.domain)
+        size = 2 * _BLOCK_BYTES // (len(self.domain) * kind.itemsize)
         for batch in batches:
             for block in batch.column("codes"):
-                codes = np.frombuffer(block.as_buffer(), code_type(self.domain))
-                yield EncodedTable(self.domain, codes.reshape(len(self.domain), -1))
+                codes = np.frombuffer(block.as_buffer(), kind).reshape(len(self.domain), -1)
+                rows = codes.shape[1]
+                # Work follows the room of a block, not its rows: see `marginals.counting`.
+                yield Block(self.domain, codes, rows, max(size, rounded_up(rows)))
 
 
 def add_up(slots: pa.Table) -> pa.Table:

@@ -28,6 +28,7 @@ from heterofedsyn.schema import Schema
 from heterofedsyn.site.books import Books
 from heterofedsyn.site.consent import NotApproved, approved
 from heterofedsyn.site.reading import count
+from heterofedsyn.site.schedule import on_tick
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.site.site import Desk, Price, read_query
 from heterofedsyn.sources import open_source
@@ -99,7 +100,8 @@ class Agent:
             Refused: and nothing else; nothing is released then.
         """
         # One query at a time: two that fit alone must not both be answered if they do not together.
-        with self._turn:
+        # The turn lasts until the reply leaves: a second query must not tell when the first ended.
+        with self._turn, on_tick(self._settings.tick):
             try:
                 return self._answer(message)
             except Exception as error:
@@ -166,6 +168,7 @@ class Agent:
                 unit=unit,
                 max_rows_per_unit=most,
                 folder=self._settings.folder,
+                declared=self._settings.rows,
                 watch=Pace(lambda text: self._log(f"reading {source.name}: {text}")),
             )
             self._log(f"read {found.fit.rows_read:,} rows of {source.name}")

@@ -28,12 +28,15 @@ def count(
     unit: str | None = None,
     max_rows_per_unit: int = 1,
     folder: Path | None = None,
+    declared: int | None = None,
     watch: Watch = unwatched,
 ) -> Counted:
     """The rows of one holder, read once; memory does not grow with them, but with their people.
 
     Args:
         folder: for an encoded copy of the rows, where that is smaller than all their counts.
+        declared: how many rows there are at most, rounded up, by the word of their owner; it
+            steers how they are kept and counted, so that the time it takes does not tell how many.
 
     Raises:
         DataError: if the rows cannot be read to their end.
@@ -43,11 +46,16 @@ def count(
 
         return Counted(
             *spark.count(
-                on_spark, schema, unit=unit, max_rows_per_unit=max_rows_per_unit, watch=watch
+                on_spark,
+                schema,
+                unit=unit,
+                max_rows_per_unit=max_rows_per_unit,
+                declared=declared,
+                watch=watch,
             )
         )
     encoder = Encoder(schema, unit, max_rows_per_unit)
-    with Tally(schema.domain, folder) as tally:
+    with Tally(schema.domain, folder, declared) as tally:
         for part in encoder.encode(read(sources, encoder.columns, watch)):
             tally.add(part.codes)
         return Counted(tally.counts(), encoder.fit)

@@ -18,10 +18,12 @@ from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol.plan import check_site_name
 from heterofedsyn.schema import Schema
+from heterofedsyn.site.schedule import MOST_TICK, TICK
 from heterofedsyn.sources import file_of
 
 SETTINGS = "site.toml"
 MOST_SETTINGS_BYTES = 2**20
+MOST_ROWS = 2**50
 MOST_SOCKET_PATH = 107
 """Bytes that the operating system allows in the path of a Unix socket."""
 
@@ -38,6 +40,9 @@ class SiteSettings:
         epsilon: the most that the table may ever spend, at this delta.
         study_epsilon: the most that one study may spend, at the same delta.
         unit: column that identifies a person; studies must then protect persons.
+        rows: more rows than the table has, generously rounded up. How rows are counted follows it
+            and not their number, which the time of an answer would else tell.
+        tick: seconds; a reply leaves a whole number of them after its query's turn began.
         anchor: file, best on another disk, that repeats the end of the ledger.
         socket: path of the socket on which the agent answers, in a folder of its own.
         engine: user, by name or number, that carries messages; besides the agent's own user
@@ -57,9 +62,15 @@ class SiteSettings:
     engine: str
     group: str
     unit: str | None = None
+    rows: int | None = None
+    tick: float = TICK
 
     def __post_init__(self) -> None:
         check_site_name(self.name)
+        if self.rows is not None and not 1 <= self.rows <= MOST_ROWS:
+            raise UsageError(f"rows ({self.rows}) must be in 1..{MOST_ROWS}")
+        if not 0 <= self.tick <= MOST_TICK:
+            raise UsageError(f"tick ({self.tick}) must be in 0..{MOST_TICK:g} seconds")
         places = {"schema": self.schema, "anchor": self.anchor, "socket": self.socket}
         if (file := file_of(self.source)) is not None:
             places["source"] = file
@@ -172,6 +183,16 @@ class SiteSettings:
                 "can read the rows and change the ledger; on a real site give the engine a user of "
                 f"its own in {SETTINGS}"
             )
+        if self.tick == 0:
+            found.append(
+                "REMARK: tick is 0, so a reply leaves when it is ready, and whoever asks sees how "
+                f"long counting took; set tick = {TICK:g} in {SETTINGS}"
+            )
+        if self.rows is None:
+            found.append(
+                "REMARK: no number of rows is declared, so how rows are counted follows their own "
+                f"number, and time may tell of it; set rows in {SETTINGS} to twice as many or more"
+            )
         folder = self.anchor.parent
         with suppress(OSError):  # a missing folder is refused elsewhere
             state = folder.stat()
@@ -210,6 +231,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     engine: str | int
     group: str | int
     unit: str | None = None
+    rows: int | None = None
+    tick: float = TICK
 
     def settings(self, folder: Path) -> SiteSettings:
         """The settings of the site in this folder."""
@@ -226,6 +249,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             engine=str(self.engine),
             group=str(self.group),
             unit=self.unit,
+            rows=self.rows,
+            tick=self.tick,
         )
 
 

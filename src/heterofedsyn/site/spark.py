@@ -14,7 +14,7 @@ import numpy as np
 
 from heterofedsyn._arrays import Integers
 from heterofedsyn.marginals import Counts
-from heterofedsyn.marginals.counting import Marginal
+from heterofedsyn.marginals.counting import Marginal, at_least
 from heterofedsyn.marginals.counts import PairCounts, Side, View, shape, whole
 from heterofedsyn.marginals.tally import most_codes
 from heterofedsyn.schema import Domain, Fit, Schema
@@ -43,8 +43,8 @@ _FIT_PARTITIONS = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
 class SparkCounts(Counts):
     """Counts of an encoded copy that Spark keeps on its workers' disks until `close`."""
 
-    def __init__(self, name: str, domain: Domain, rows: int, copy: DataFrame) -> None:
-        super().__init__(domain, rows)
+    def __init__(self, name: str, domain: Domain, rows: int, size: int, copy: DataFrame) -> None:
+        super().__init__(domain, rows, size)
         self._name = name
         self._copy = copy
         self.close = weakref.finalize(self, _remove, copy)
@@ -57,7 +57,7 @@ class SparkCounts(Counts):
         pairs = self.domain.pairs()
         tables = self._count([whole(pair) for pair in pairs])
         self.close()
-        return PairCounts(self.domain, self.rows, list(map(Marginal, pairs, tables)))
+        return PairCounts(self.domain, self.rows, list(map(Marginal, pairs, tables)), self.size)
 
     def _run(self, views: Sequence[View]) -> list[Integers]:
         """The counts of some views: each worker's own, added up by workers, fetched in slots."""
@@ -67,7 +67,7 @@ class SparkCounts(Counts):
         return np.split(total, np.cumsum(cells)[:-1])
 
     def _total(self, views: Sequence[View], cells: int) -> Integers:
-        tasks = min(1 + _bytes(self.rows, self.domain) // _TASK_BYTES, _MOST_TASKS)
+        tasks = min(1 + _bytes(self.size, self.domain) // _TASK_BYTES, _MOST_TASKS)
         blocks = self._copy.where("codes is not null").select("codes").coalesce(tasks)
         parts = blocks.mapInArrow(work.Count(self.domain, views), work.COUNTS)
         slots = parts.groupBy("slot").applyInArrow(work.add_up, work.COUNTS)
@@ -85,9 +85,13 @@ def count(
     *,
     unit: str | None = None,
     max_rows_per_unit: int = 1,
+    declared: int | None = None,
     watch: Watch = unwatched,
 ) -> tuple[Counts, Fit]:
     """The rows of one holder, read once; only integers come here.
+
+    Args:
+        declared: how many rows there are at most, rounded up, by the word of their owner.
 
     Raises:
         DataError: if the rows cannot be read to their end.
@@ -99,8 +103,9 @@ def count(
         try:
             watch(fit.rows_read)
             rows = fit.rows_read - fit.rows_dropped - fit.rows_over
-            counts = SparkCounts(reading.name, domain, rows, copy)
-            if _bytes(rows, domain) <= most_codes(domain):
+            size = at_least(rows, declared)
+            counts = SparkCounts(reading.name, domain, rows, size, copy)
+            if _bytes(size, domain) <= most_codes(domain):
                 return counts, fit
             # The counts of all pairs are smaller than the codes, and hold all that is asked for.
             return counts.all_pairs(), fit

@@ -1,0 +1,41 @@
+"""When replies leave: on ticks, so that the time of one tells little of how long it took."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+TICK = 1.0
+"""Seconds between two moments at which a reply may leave, unless a site says otherwise."""
+
+MOST_TICK = 60.0
+
+
+@contextmanager
+def on_tick(seconds: float) -> Iterator[None]:
+    """Ends a whole number of ticks after it began, at least one, whatever happens within.
+
+    Args:
+        seconds: of a tick; 0 for none.
+    """
+    begun = time.monotonic()
+    try:
+        yield
+    finally:
+        if seconds > 0:
+            ticks = math.floor((time.monotonic() - begun) / seconds) + 1
+            time.sleep(max(0.0, begun + ticks * seconds - time.monotonic()))
+
+
+def propose(rows: int) -> int:
+    """How many rows a steward may declare: above twice as many, with one digit that is not 0.
+
+    >>> propose(0), propose(3_797), propose(100_000), propose(30_000)
+    (1000, 10000, 500000, 100000)
+    """
+    size = 1_000
+    while size <= 2 * rows:
+        size = size * 5 // 2 if str(size)[0] == "2" else size * 2
+    return size
