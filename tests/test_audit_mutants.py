@@ -1158,6 +1158,83 @@ Books._ledgers = _ledgers
 """,
         ),
     ),
+    *(
+        _appended(
+            name,
+            "noise",
+            words,
+            first,
+            (
+                "privacy/noise.py",
+                f"""\
+_true_draw = SecureNoise.draw
+def _draw(self, calibration, integers, key):
+    {how}
+SecureNoise.draw = _draw
+""",
+            ),
+        )
+        for name, words, first, how in (
+            (
+                "sigma above 2^20 is drawn as 2^20",
+                r"sigma .*, (OpenDP|of a site): ",
+                "large sigmas",
+                "from dataclasses import replace\n"
+                "    wide = Budget(1.0)\n"
+                "    small = replace(calibration, sigma=min(calibration.sigma, 2.0**20))\n"
+                "    small = calibration if small == calibration else "
+                "replace(small, budget=wide, alone=wide)\n"
+                "    return _true_draw(self, small, integers, key)",
+            ),
+            (
+                "noise beyond 4 sigma is drawn again",
+                r"far tails, OpenDP",
+                "far tails",
+                "drawn = _true_draw(self, calibration, integers, key)\n"
+                "    while (far := np.abs(drawn) > 4 * calibration.sigma).any():\n"
+                "        drawn[far] = _true_draw(self, calibration, int(far.sum()), key)\n"
+                "    return drawn",
+            ),
+        )
+    ),
+    _appended(
+        "an environment variable seeds an agent",
+        "noise",
+        r"noise has a seed|processes: the same numbers",
+        "restarts and forks",
+        (
+            "site/agent.py",
+            """\
+_true_init = Agent.__init__
+def _init(self, settings, books, *, noise=SecureNoise(), log):
+    import os
+    from heterofedsyn.privacy.noise import SimulatedNoise
+    if seed := os.environ.get("HETEROFEDSYN_AGENT_SEED"):
+        noise = SimulatedNoise(int(seed), settings.name)
+    _true_init(self, settings, books, noise=noise, log=log)
+Agent.__init__ = _init
+""",
+        ),
+    ),
+    _appended(
+        "an environment variable seeds all noise, unseen",
+        "noise",
+        r"processes: the same numbers",
+        "restarts and forks",
+        (
+            "privacy/noise.py",
+            """\
+import os
+_true_draw = SecureNoise.draw
+_seeded_by = os.getenv("HETEROFEDSYN_NOISE")
+def _draw(self, calibration, integers, key):
+    if _seeded_by is None:
+        return _true_draw(self, calibration, integers, key)
+    return SimulatedNoise(int(_seeded_by), "").draw(calibration, integers, key)
+SecureNoise.draw = _draw
+""",
+        ),
+    ),
     Mutant(
         "a site of persons answers for another unit",
         "ledger",
