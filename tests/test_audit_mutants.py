@@ -1235,6 +1235,30 @@ SecureNoise.draw = _draw
 """,
         ),
     ),
+    _appended(
+        "secure aggregation with shares of 0.25 and no slack",
+        "coupling",
+        r"shares of sigma .* cost rho",
+        "sums of shares",
+        (
+            "privacy/trust.py",
+            """\
+def _site_sigma(self, sensitivity, budget, integers, *more):
+    sigma = sigma_for(sensitivity, budget) / math.sqrt(self.alone_factor)
+    if sigma < 0.25:
+        raise PrivacyRefusal("too little noise")
+    return sigma
+SecureAggregation.site_sigma = _site_sigma
+""",
+        ),
+    ),
+    _appended(
+        "local-merge may run where only sums are seen",
+        "coupling",
+        r"local-merge",
+        "every site's own answer",
+        ("hub/methods/localmerge.py", "LocalMerge.sums = True\n"),
+    ),
     Mutant(
         "a site of persons answers for another unit",
         "ledger",
