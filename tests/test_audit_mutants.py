@@ -8,6 +8,7 @@ imitation and, where a package index answers, in person.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -51,7 +52,9 @@ class Mutant:
     """A bug, and who must notice it.
 
     Attributes:
-        edits: file, what stands there exactly once, and what is put in its place.
+        edits: file, what stands there exactly once, and what is put in its place. Where nothing
+            is said to stand there, the text goes to the end of the file: it replaces functions by
+            their names, and so survives that their lines are written anew.
         layer: meant to catch it.
         words: of a failed finding, so that it is caught for what it is.
         first: words of the checks that run before the others of the layer.
@@ -1000,6 +1003,285 @@ MUTANTS = [
 ]
 
 
+def _appended(name: str, layer: str, words: str, first: str, *edits: tuple[str, str]) -> Mutant:
+    """A bug that replaces functions by their names."""
+    return Mutant(name, layer, words, tuple((file, "", code) for file, code in edits), first)
+
+
+MUTANTS += [
+    _appended(
+        "a cap has a tolerance of 1e-6",
+        "ledger",
+        r"of the cap was spent above it",
+        "last bit",
+        (
+            "privacy/ledger.py",
+            """\
+_true_charge = Ledger.charge
+def _charge(self, label, budget):
+    wider = Budget(self.cap.rho * (1 + 1e-6))
+    return replace(_true_charge(replace(self, cap=wider), label, budget), cap=self.cap)
+Ledger.charge = _charge
+""",
+        ),
+    ),
+    _appended(
+        "an agent has a tolerance of 1e-6 on its caps",
+        "ledger",
+        r"an agent: .* of the cap was spent above it",
+        "last bit",
+        (
+            "site/agent.py",
+            """\
+_true_books = Books.charge
+def _afford(self, price):
+    pass
+def _charge(self, price):
+    wider = [Budget(cap.rho * (1 + 1e-6)) for cap in (self.cap, self.study_cap)]
+    _true_books(self.books, self.study, price.query, price.label, price.cost, cap=wider[0],
+                study_cap=wider[1], integers=price.integers)
+_Shelf.afford = _afford
+_Shelf.charge = _charge
+""",
+        ),
+    ),
+    _appended(
+        "charges below 1e-9 of the cap are booked as nothing",
+        "ledger",
+        r"on disk: a price is booked as another",
+        "any size",
+        (
+            "site/books.py",
+            """\
+_true_charge = Books.charge
+def _charge(self, study, query, label, cost, *, cap, study_cap, **more):
+    cost = Budget(0.0) if cost.rho < 1e-9 * cap.rho else cost
+    _true_charge(self, study, query, label, cost, cap=cap, study_cap=study_cap, **more)
+Books.charge = _charge
+""",
+        ),
+    ),
+    _appended(
+        "charges below 1e-9 of the cap are forgotten in memory",
+        "ledger",
+        r"in memory: a price is booked as another",
+        "any size",
+        (
+            "privacy/ledger.py",
+            """\
+_true_charge = Ledger.charge
+def _charge(self, label, budget):
+    return self if budget.rho < 1e-9 * self.cap.rho else _true_charge(self, label, budget)
+Ledger.charge = _charge
+""",
+        ),
+    ),
+    _appended(
+        "small queries are answered for nothing",
+        "ledger",
+        r"an answer left for a price that was not booked",
+        "any size",
+        (
+            "site/site.py",
+            """\
+_true_together = together
+def together(parts):
+    found = _true_together(parts)
+    return Budget(0.0) if found.rho < 1e-11 else found
+""",
+        ),
+    ),
+    _appended(
+        "the cap of a table is that of a larger delta",
+        "ledger",
+        r"the cap of a table is epsilon",
+        "keep epsilon",
+        (
+            "site/settings.py",
+            """\
+def _cap(self):
+    return Budget.of(epsilon=self.epsilon, delta=self.delta**0.5)
+SiteSettings.cap = property(_cap)
+""",
+        ),
+    ),
+    Mutant(
+        "the cap for a study is compared in epsilon, whatever delta",
+        "ledger",
+        r"consent above the cap for a study, at another delta: (answered|over the cap)",
+        (
+            (
+                "site/consent.py",
+                "if plan.budget > settings.study_cap:",
+                "if plan.epsilon > settings.study_epsilon:",
+            ),
+        ),
+        "^consent$",
+    ),
+    Mutant(
+        "consent records the cap of the site",
+        "ledger",
+        r"consent has rho",
+        (
+            (
+                "site/consent.py",
+                "        rho=plan.budget.rho,\n        epsilon=plan.epsilon,",
+                "        rho=settings.study_cap.rho,\n        epsilon=plan.epsilon,",
+            ),
+        ),
+        "steward saw",
+    ),
+    _appended(
+        "a withdrawal needs a restart",
+        "ledger",
+        r"consent was withdrawn: the next query is answered",
+        "while an agent serves",
+        (
+            "site/agent.py",
+            """\
+_true_approved = approved
+_kept_approvals = {}
+def approved(settings, study, *more):
+    if (settings.folder, study) not in _kept_approvals:
+        _kept_approvals[settings.folder, study] = _true_approved(settings, study, *more)
+    return _kept_approvals[settings.folder, study]
+""",
+        ),
+    ),
+    _appended(
+        "a repair does not count against the cap",
+        "ledger",
+        r"repairs count: ",
+        "repairs count",
+        (
+            "site/books.py",
+            """\
+_true_ledgers = Books._ledgers
+def _ledgers(self, study, cap, study_cap):
+    table, own = _true_ledgers(self, study, cap, study_cap)
+    charges = tuple(Charge("", entry.budget) for entry in self.account.charges)
+    return Ledger(table.table, cap, charges), own
+Books._ledgers = _ledgers
+""",
+        ),
+    ),
+    *(
+        _appended(
+            name,
+            "noise",
+            words,
+            first,
+            (
+                "privacy/noise.py",
+                f"""\
+_true_draw = SecureNoise.draw
+def _draw(self, calibration, integers, key):
+    {how}
+SecureNoise.draw = _draw
+""",
+            ),
+        )
+        for name, words, first, how in (
+            (
+                "sigma above 2^20 is drawn as 2^20",
+                r"sigma .*, (OpenDP|of a site): ",
+                "large sigmas",
+                "from dataclasses import replace\n"
+                "    wide = Budget(1.0)\n"
+                "    small = replace(calibration, sigma=min(calibration.sigma, 2.0**20))\n"
+                "    small = calibration if small == calibration else "
+                "replace(small, budget=wide, alone=wide)\n"
+                "    return _true_draw(self, small, integers, key)",
+            ),
+            (
+                "noise beyond 4 sigma is drawn again",
+                r"far tails, OpenDP",
+                "far tails",
+                "drawn = _true_draw(self, calibration, integers, key)\n"
+                "    while (far := np.abs(drawn) > 4 * calibration.sigma).any():\n"
+                "        drawn[far] = _true_draw(self, calibration, int(far.sum()), key)\n"
+                "    return drawn",
+            ),
+        )
+    ),
+    _appended(
+        "an environment variable seeds an agent",
+        "noise",
+        r"noise has a seed|processes: the same numbers",
+        "restarts and forks",
+        (
+            "site/agent.py",
+            """\
+_true_init = Agent.__init__
+def _init(self, settings, books, *, noise=SecureNoise(), log):
+    import os
+    from heterofedsyn.privacy.noise import SimulatedNoise
+    if seed := os.environ.get("HETEROFEDSYN_AGENT_SEED"):
+        noise = SimulatedNoise(int(seed), settings.name)
+    _true_init(self, settings, books, noise=noise, log=log)
+Agent.__init__ = _init
+""",
+        ),
+    ),
+    _appended(
+        "an environment variable seeds all noise, unseen",
+        "noise",
+        r"processes: the same numbers",
+        "restarts and forks",
+        (
+            "privacy/noise.py",
+            """\
+import os
+_true_draw = SecureNoise.draw
+_seeded_by = os.getenv("HETEROFEDSYN_NOISE")
+def _draw(self, calibration, integers, key):
+    if _seeded_by is None:
+        return _true_draw(self, calibration, integers, key)
+    return SimulatedNoise(int(_seeded_by), "").draw(calibration, integers, key)
+SecureNoise.draw = _draw
+""",
+        ),
+    ),
+    _appended(
+        "secure aggregation with shares of 0.25 and no slack",
+        "coupling",
+        r"shares of sigma .* cost rho",
+        "sums of shares",
+        (
+            "privacy/trust.py",
+            """\
+def _site_sigma(self, sensitivity, budget, integers, *more):
+    sigma = sigma_for(sensitivity, budget) / math.sqrt(self.alone_factor)
+    if sigma < 0.25:
+        raise PrivacyRefusal("too little noise")
+    return sigma
+SecureAggregation.site_sigma = _site_sigma
+""",
+        ),
+    ),
+    _appended(
+        "local-merge may run where only sums are seen",
+        "coupling",
+        r"local-merge",
+        "every site's own answer",
+        ("hub/methods/localmerge.py", "LocalMerge.sums = True\n"),
+    ),
+    Mutant(
+        "a site of persons answers for another unit",
+        "ledger",
+        r"consent for another unit than the site's: answered",
+        (
+            (
+                "site/consent.py",
+                "if settings.unit is not None and plan.unit != settings.unit:",
+                "if settings.unit is not None and plan.unit is None:",
+            ),
+        ),
+        "^consent$",
+    ),
+]
+
+
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package, compiled kernels included: they are as old as their sources."""
@@ -1010,14 +1292,39 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def edited(text: str, old: str, new: str, where: str) -> str:
+    """The text of a file with a bug in it."""
+    if not old:
+        return f"{text}\n\n{new}"
+    assert text.count(old) == 1, f"{where} has {text.count(old)} times {old!r}"
+    return text.replace(old, new)
+
+
+def names_of(code: str) -> list[str]:
+    """What appended code takes from its module, or replaces in it: sides of plain assignments."""
+    steps = ast.parse(code).body
+    own = {step.name for step in steps if isinstance(step, ast.FunctionDef)}
+    found = []
+    for step in steps:
+        if isinstance(step, ast.Assign):
+            own |= {side.id for side in step.targets if isinstance(side, ast.Name)}
+            found += [ast.unparse(side) for side in (*step.targets, step.value) if _dotted(side)]
+    return [name for name in found if name not in own]
+
+
+def _dotted(side: ast.expr) -> bool:
+    while isinstance(side, ast.Attribute):
+        side = side.value
+    return isinstance(side, ast.Name)
+
+
 @contextmanager
 def planted(scratch: Path, edits: tuple[tuple[str, str, str], ...]) -> Iterator[None]:
     """The bug is in the copy, and afterwards it is gone."""
     package = Path(heterofedsyn.__file__).parent
     for file, old, new in edits:
         text = (scratch / "heterofedsyn" / file).read_text("utf-8")
-        assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}"
-        (scratch / "heterofedsyn" / file).write_text(text.replace(old, new), "utf-8")
+        (scratch / "heterofedsyn" / file).write_text(edited(text, old, new, file), "utf-8")
     try:
         yield
     finally:

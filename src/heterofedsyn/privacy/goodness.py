@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 
 import numpy as np
 
@@ -17,7 +18,12 @@ _MOST_CELLS = 60
 _THRESHOLDS = tuple(2 + i / 4 for i in range(17))
 """Of the tails, in sigmas: up to 6."""
 
+_NORMAL = NormalDist()
 _MODULI = (2, 3, 4, 5, 7, 8, 11, 13, 16)
+
+_WIDE = 4096.0
+"""A sigma from which on probabilities of stretches are those of the normal distribution, within
+2e-6 of each; before, every value has its own."""
 
 
 def gaussian_p_value(draws: Integers, sigma: float) -> float:
@@ -34,6 +40,8 @@ def gaussian_p_value(draws: Integers, sigma: float) -> float:
     >>> gaussian_p_value(draws // 2 * 2, 41.0) < 1e-9
     True
     """
+    if sigma >= _WIDE:
+        return _wide_p_value(draws, sigma)
     mass = _mass(sigma)
     zero = mass.size // 2
     furthest = int(max(draws.max(), -draws.min()))
@@ -68,7 +76,9 @@ def tails_p_value(samples: Sequence[tuple[Integers, float]]) -> float:
     expected = np.zeros(len(_THRESHOLDS))
     for draws, sigma in samples:
         first = np.floor(np.array(_THRESHOLDS) * sigma).astype(np.int64) + 1
-        expected += draws.size * _outside(_mass(sigma))[first]
+        expected += draws.size * (
+            _beyond(first, sigma) if sigma >= _WIDE else _outside(_mass(sigma))[first]
+        )
         for side, signed in enumerate((draws, -draws)):
             seen[side] += draws.size - np.searchsorted(np.sort(signed), first)
     looks = [(seen[0], expected), (seen[1], expected), (seen.sum(axis=0), 2 * expected)]
@@ -153,6 +163,30 @@ def chi_square_tail(statistic: float, freedom: int) -> float:
 def normal_tail(z: float) -> float:
     """The chance that a standard normal number is at least this far from 0, on either side."""
     return math.erfc(abs(z) / math.sqrt(2))
+
+
+def _wide_p_value(draws: Integers, sigma: float) -> float:
+    """The same for noise so wide that nobody could list its values."""
+    furthest = int(max(draws.max(), -draws.min()))
+    outside = _beyond(np.array([furthest, furthest + 1]), sigma)
+    far = -math.expm1(draws.size * math.log1p(-2 * min(0.5, float(outside[0]))))
+    near = math.exp(draws.size * math.log1p(-2 * min(0.5, float(outside[1]))))
+    cells = max(2, min(_MOST_CELLS, draws.size // _LEAST_EXPECTED))
+    edges = np.array([sigma * _NORMAL.inv_cdf(i / cells) for i in range(1, cells)])
+    # Where a cell begins: the first integer in it, from which its chance is reckoned.
+    first = np.ceil(edges).astype(np.int64)
+    below = np.concatenate([[0.0], 1 - _beyond(first, sigma), [1.0]])
+    found = np.bincount(np.searchsorted(first, draws, side="right"), minlength=cells)
+    fit = _pearson(found, np.diff(below) * draws.size)
+    return min(
+        1.0, 5 * min(fit, _remainders(draws, sigma), tails_p_value([(draws, sigma)]), far, near)
+    )
+
+
+def _beyond(first: Integers, sigma: float) -> Floats:
+    """The chance of each of these numbers or a larger one, of noise that is wide."""
+    scaled = (first - 0.5) / (sigma * math.sqrt(2))
+    return np.array([math.erfc(place) / 2 for place in scaled.tolist()])
 
 
 def _mass(sigma: float) -> Floats:

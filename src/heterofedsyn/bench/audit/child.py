@@ -1,7 +1,7 @@
 """A process of its own that answers, forks, and answers again, all at one moment of its clock.
 
 Reads a seed and two queries as JSON; writes the answers to the first query of this process, of
-its fork, and of another site in it.
+its fork, of another site in it, and of an agent on disk that was given no noise.
 """
 
 from __future__ import annotations
@@ -9,12 +9,18 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
+from pathlib import Path
 
 from heterofedsyn._arrays import stream
 from heterofedsyn.bench.audit.clock import stopped_clock
+from heterofedsyn.bench.audit.disk import SiteOnDisk
 from heterofedsyn.bench.audit.exhibit import SITE, plain_schema, plan_of, table_of
 from heterofedsyn.privacy.noise import SecureNoise
+from heterofedsyn.schema import EncodedTable
 from heterofedsyn.site import Site
+from heterofedsyn.site.agent import Agent
+from heterofedsyn.site.books import Books
 
 
 def main() -> None:
@@ -39,8 +45,21 @@ def main() -> None:
             fork = pipe.read()
         os.wait()
         later = site().answer(first)
-    found = {"parent": parent, "fork": fork, "later": later}
+        agent = _agent(told["seed"], table, first)
+    found = {"parent": parent, "fork": fork, "later": later, "agent": agent}
     json.dump({name: answer.hex() for name, answer in found.items()}, sys.stdout)
+
+
+def _agent(seed: int, table: EncodedTable, message: bytes) -> bytes:
+    """The answer of an agent as a site starts it."""
+    schema = plain_schema(32, 64)
+    plan = plan_of(schema, seed)
+    lines = ["a0,a1", *(f"v{one},v{other}" for one, other in table.codes.T), ""]
+    with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
+        rows = "\n".join(lines).encode()
+        site = SiteOnDisk.make(Path(place), SITE, schema, plan, rows, epsilon=plan.epsilon)
+        with Books.open(site.settings.folder, site.settings.anchor) as books:
+            return Agent(site.settings, books, log=lambda line: None).answer(message)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from unittest import mock
 
 import msgspec
 
-from heterofedsyn.bench.audit.disk import WHEN, SiteOnDisk
+from heterofedsyn.bench.audit.disk import WHEN, Serving, SiteOnDisk
 from heterofedsyn.bench.audit.exhibit import SITE, plain_schema, plan_of
 from heterofedsyn.bench.audit.findings import Broken, Check, Finding, require
 from heterofedsyn.bench.audit.subject import UNIT
@@ -22,7 +22,7 @@ from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Part, Plan, Query, Study, encode
 from heterofedsyn.site import consent
 from heterofedsyn.site.agent import Reason, Refused
-from heterofedsyn.site.settings import SiteSettings
+from heterofedsyn.site.settings import SETTINGS, SiteSettings
 
 _SCHEMA = plain_schema(3, 2)
 _ROWS = b"person,a0,a1\n1,v0,v0\n2,v1,v1\n3,v2,v1\n"
@@ -34,6 +34,10 @@ _Change = Callable[[SiteSettings, Plan], SiteSettings]
 def checks(seed: int) -> Iterator[Check]:
     """Every way in which consent may be missing, or may have gone."""
     yield "consent", partial(_consent, seed)
+    yield "consent is to what the steward saw", partial(_seen, seed)
+    yield "a site of records answers no study of persons", partial(_records, seed)
+    for what, changes in (("consent", _CONSENTS), ("a lowered cap", _LOWERED)):
+        yield f"while an agent serves: {what}", partial(_at_once, what, changes, seed)
 
 
 def _consent(seed: int) -> Iterator[Finding]:
@@ -41,6 +45,9 @@ def _consent(seed: int) -> Iterator[Finding]:
     hidden = msgspec.structs.replace(
         plan_of(_SCHEMA, seed, SITE, "oak", epsilon=1.0), trust=SecureAggregation.name
     )
+    # The same epsilon at a larger delta is a larger budget; rho alone can be compared.
+    dearer = msgspec.structs.replace(plan, delta=1e-3)
+    others = msgspec.structs.replace(plan, unit="a0")
     refused: dict[str, tuple[Plan, _Change]] = {
         "withdrawn": (plan, _withdraw),
         "never given": (plan, _unapproved),
@@ -48,7 +55,9 @@ def _consent(seed: int) -> Iterator[Finding]:
         "copied from another study": (plan, _copy),
         "for another schema": (plan, _change_schema),
         "above the cap for a study": (plan, partial(_reset, study_epsilon=0.5)),
+        "above the cap for a study, at another delta": (dearer, partial(_reset, delta=plan.delta)),
         "without the site's unit": (plan, partial(_reset, unit=UNIT)),
+        "for another unit than the site's": (others, partial(_reset, unit=UNIT)),
         "at another site": (plan, partial(_reset, name="oak")),
         "under secure aggregation": (hidden, _reset),
     }
@@ -58,7 +67,18 @@ def _consent(seed: int) -> Iterator[Finding]:
         require(reply == Reason.NOT_APPROVED, f"consent {what}: {reply}")
     dear = _reply(plan, partial(_reset, study_epsilon=2.0), (0.9, 0.9))
     require(dear == Reason.OVER_THE_CAP, f"more than a steward agreed to: {dear}")
-    _check_approvals(plan, hidden)
+    _check_approvals(
+        {
+            "another schema": (plan, _change_schema),
+            "more than the cap for a study": (plan, partial(_reset, study_epsilon=0.5)),
+            "more than the cap for a study, at another delta": (dearer, _reset),
+            "records": (plan, partial(_reset, unit=UNIT)),
+            "another unit": (others, partial(_reset, unit=UNIT)),
+            "another site": (plan, partial(_reset, name="oak")),
+            "secure aggregation": (hidden, _reset),
+        },
+        plan,
+    )
     yield Finding("consent", True, f"{len(refused) + 1} queries without it refused, for nothing")
 
 
@@ -80,15 +100,8 @@ def _reply(plan: Plan, change: _Change, shares: tuple[float, ...]) -> str:
     return "answered"
 
 
-def _check_approvals(plan: Plan, hidden: Plan) -> None:
+def _check_approvals(refused: dict[str, tuple[Plan, _Change]], plan: Plan) -> None:
     """What an agent never answers is not approved either."""
-    refused: dict[str, tuple[Plan, _Change]] = {
-        "another schema": (plan, _change_schema),
-        "more than the cap for a study": (plan, partial(_reset, study_epsilon=0.5)),
-        "another unit": (plan, partial(_reset, unit=UNIT)),
-        "another site": (plan, partial(_reset, name="oak")),
-        "secure aggregation": (hidden, _reset),
-    }
     for what, (proposed, change) in refused.items():
         with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
             made = SiteOnDisk.make(Path(place), SITE, _SCHEMA, plan, _ROWS)
@@ -100,8 +113,98 @@ def _check_approvals(plan: Plan, hidden: Plan) -> None:
         raise Broken(f"a study of {what} was approved")
 
 
+def _seen(seed: int) -> Iterator[Finding]:
+    """Consent has the figures of the study, not those that the site would have allowed."""
+    plan = plan_of(_SCHEMA, seed, epsilon=1.0)
+    with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
+        made = SiteOnDisk.make(Path(place), SITE, _SCHEMA, plan, _ROWS)
+        # Since then the steward allows more to a study, and approves another one.
+        site = SiteOnDisk(replace(made.settings, study_epsilon=3.0, epsilon=6.0))
+        other = msgspec.structs.replace(plan, seed=plan.seed + 1)
+        site.approve(other, _SCHEMA)
+        for agreed in (plan, other):
+            kept = consent.read_consent(
+                site.settings.studies / agreed.fingerprint / consent.CONSENT
+            )
+            for name, wanted in {
+                "rho": agreed.budget.rho,
+                "epsilon": agreed.epsilon,
+                "delta": agreed.delta,
+                "conversion": agreed.conversion,
+                "study": agreed.fingerprint,
+                "schema": _SCHEMA.fingerprint,
+            }.items():
+                found = getattr(kept, name)
+                require(found == wanted, f"consent has {name} {found}, the study has {wanted}")
+            with site.serving(SecureNoise()) as agent:
+                replies = [_asked(agent, agreed, number, 0.9) for number in range(2)]
+            require(
+                replies == ["answered", Reason.OVER_THE_CAP],
+                f"a study of which 0.9 was spent is {replies[1]} once more",
+            )
+    yield Finding("consent is to what the steward saw", True, "2 studies, 4 queries")
+
+
+def _records(seed: int) -> Iterator[Finding]:
+    """Whoever protects records by its ledger must not answer as if it protected persons.
+
+    With one row a person, removing a record of somebody who has others brings another one in: two
+    records change for the price of one.
+    """
+    plan = plan_of(_SCHEMA, seed, epsilon=1.0)
+    for most in (1, 3):
+        persons = msgspec.structs.replace(plan, unit=UNIT, rows_per_unit=most)
+        reply = _reply(persons, partial(_reset, unit=None), (0.9,))
+        require(
+            reply == Reason.NOT_APPROVED,
+            f"a study of persons with {most} rows at a site of records: {reply}",
+        )
+        _check_approvals({"persons at a site of records": (persons, _reset)}, plan)
+    yield Finding(
+        "a site of records answers no study of persons", True, "2 studies, approval and query"
+    )
+
+
+def _at_once(name: str, changes: dict[str, _Change], seed: int) -> Iterator[Finding]:
+    """An agent that serves hears of whatever only makes its site stricter; no restart is needed."""
+    plan = plan_of(_SCHEMA, seed, epsilon=1.0)
+    for what, change in changes.items():
+        with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
+            site = SiteOnDisk.make(Path(place), SITE, _SCHEMA, plan, _ROWS)
+            with site.serving(SecureNoise()) as agent:
+                require(_asked(agent, plan, 0, 0.3) == "answered", "what was approved is refused")
+                before = agent.spent
+                change(site.settings, plan)
+                reply = _asked(agent, plan, 1, 0.3)
+                require(
+                    reply in (Reason.NOT_APPROVED, Reason.OVER_THE_CAP),
+                    f"{what}: the next query is {reply}",
+                )
+                require(agent.spent == before, f"{what}: the next query was charged")
+    yield Finding(
+        f"while an agent serves: {name}", True, f"{len(changes)} changes count at the next query"
+    )
+
+
+def _asked(agent: Serving, plan: Plan, number: int, share: float) -> str:
+    """What a hub hears."""
+    parts = (Part(Flat(("a0",)), share),)
+    try:
+        agent.answer(encode(Query(study=plan.fingerprint, number=number, label="q", parts=parts)))
+    except Refused as refused:
+        return refused.reason
+    return "answered"
+
+
 def _reset(settings: SiteSettings, plan: Plan, **changes: object) -> SiteSettings:
     return replace(settings, **changes)  # type: ignore[arg-type]
+
+
+def _rewrite(settings: SiteSettings, plan: Plan, **changes: object) -> SiteSettings:
+    """Other settings in the file of the site, as its steward would write them."""
+    changed = _reset(settings, plan, **changes)
+    (settings.folder / SETTINGS).write_text(changed.to_toml(), "utf-8")
+    return changed
 
 
 def _withdraw(settings: SiteSettings, plan: Plan) -> SiteSettings:
@@ -136,3 +239,15 @@ def _change_schema(settings: SiteSettings, plan: Plan) -> SiteSettings:
     settings.schema.unlink()
     plain_schema(3, 3).save(settings.schema)
     return settings
+
+
+_CONSENTS: dict[str, _Change] = {
+    "consent was withdrawn": _withdraw,
+    "the study is gone": _unapproved,
+    "the study changed": _change_study,
+    "the schema changed": _change_schema,
+}
+_LOWERED: dict[str, _Change] = {
+    "the cap for a study was lowered": partial(_rewrite, study_epsilon=0.2),
+    "the cap of the table was lowered": partial(_rewrite, study_epsilon=0.2, epsilon=0.2),
+}

@@ -22,7 +22,7 @@ import numpy as np
 
 from heterofedsyn._arrays import stream
 from heterofedsyn._words import count
-from heterofedsyn.bench.audit import agents, prices, reference, sockets, streams
+from heterofedsyn.bench.audit import agents, prices, reference, sockets, streams, sums
 from heterofedsyn.bench.audit.carry import Transcript, carry
 from heterofedsyn.bench.audit.disk import SiteOnDisk
 from heterofedsyn.bench.audit.effort import Effort
@@ -90,6 +90,7 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
     yield "the door keeps integers", partial(_door, seed)
     yield "lengths of messages", partial(_lengths, seed)
     yield "splits of a budget", partial(prices.splits, effort, seed)
+    yield from sums.checks(effort, seed)
     yield "rho keeps epsilon and delta", partial(prices.conversions, effort, seed)
 
 

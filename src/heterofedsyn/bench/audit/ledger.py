@@ -21,7 +21,7 @@ from functools import partial
 from importlib.util import find_spec
 
 from heterofedsyn._arrays import Integers, stream
-from heterofedsyn.bench.audit import consents
+from heterofedsyn.bench.audit import caps, consents
 from heterofedsyn.bench.audit.effort import Effort
 from heterofedsyn.bench.audit.exhibit import SITE, plain_schema, plan_of, table_of
 from heterofedsyn.bench.audit.findings import Check, Finding, require
@@ -49,8 +49,9 @@ def check_library() -> None:
 
 
 def checks(effort: Effort, seed: int) -> Iterator[Check]:
-    """Consent, two threads, and histories in memory and on disk."""
+    """Caps, consent, two threads, and histories in memory and on disk."""
     yield "histories in memory", partial(_in_memory, effort, seed)
+    yield from caps.checks(effort, seed)
     yield from consents.checks(seed)
     yield "two threads", partial(_at_once, seed)
     yield "histories on disk", partial(_on_disk, effort, seed)

@@ -8,35 +8,45 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import version
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
 from heterofedsyn._arrays import Integers, stream
-from heterofedsyn.bench.audit import prices, reference
+from heterofedsyn.bench.audit import prices, reference, surroundings
 from heterofedsyn.bench.audit.clock import stopped_clock
 from heterofedsyn.bench.audit.disk import SiteOnDisk
-from heterofedsyn.bench.audit.effort import Effort
+from heterofedsyn.bench.audit.effort import USUAL, Effort
 from heterofedsyn.bench.audit.exhibit import SITE, ask, every_kind, plain_schema, plan_of, table_of
 from heterofedsyn.bench.audit.findings import Check, Finding, require
 from heterofedsyn.bench.audit.witness import at_the_door
+from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.hub import make_method
 from heterofedsyn.marginals import Flat, Statistic
+from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.goodness import (
     gaussian_p_value,
     relation_p_value,
     reuse_p_value,
     tails_p_value,
 )
-from heterofedsyn.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from heterofedsyn.privacy.noise import (
+    MOST_SIGMA,
+    Calibration,
+    NoiseSource,
+    SecureNoise,
+    SimulatedNoise,
+    add_noise,
+)
 from heterofedsyn.protocol import Answer, Query, decode, encode
 from heterofedsyn.schema import EncodedTable
 from heterofedsyn.simulate.run import run_study
@@ -48,11 +58,20 @@ from heterofedsyn.site.selfcheck import check_version
 SIGMAS = (0.5, 0.8, 1.0, 1.5, 2.5, 3.0, 7.3, 41.0, 173.2, 1000.5)
 """Whole and fractional, small and large."""
 
+_LARGE = (2.0**20 + 0.5, 7.5e6, 2.0**31, MOST_SIGMA)
+"""Up to the largest noise that may be added to 64-bit integers."""
+
+_FAR = 173.2
+_FAR_DRAWS = 500_000
+"""Of which some 32 must be beyond 4 sigma; none has a chance of 1e-14."""
+
 _WIDE = 41.0
 _LONG = (363, 362)
 """Values of two attributes: their pair has more than 2^17 cells."""
 
 _CHILD_SECONDS = 600
+_VALUE = "7"
+"""Of every environment variable that is looked up: a seed, if anything is."""
 
 
 _Seen: TypeAlias = dict[str, list[tuple[Integers, float]]]
@@ -66,6 +85,8 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
     for sigma in SIGMAS:
         yield f"sigma {sigma:g}", partial(_sigma, effort, seed, sigma, seen)
     yield "all sigmas together", partial(_together, seen)
+    yield "large sigmas", partial(_large, effort, seed)
+    yield "far tails", partial(_far, effort)
     yield "every kind of release", partial(_kinds, effort, seed)
     yield "independence", partial(_independence, seed)
     yield "restarts and forks", partial(_processes, seed)
@@ -121,6 +142,48 @@ def _together(seen: _Seen) -> Iterator[Finding]:
         )
 
 
+def _large(effort: Effort, seed: int) -> Iterator[Finding]:
+    """Both sources at sigmas that tiny prices mean, as sites add them, and up to the largest."""
+    exact = np.zeros(max(10_000, effort.draws // 3), dtype=np.int64)
+    sources: tuple[NoiseSource, ...] = (SecureNoise(), SimulatedNoise(seed, SITE))
+    for source, sigma in product(sources, _LARGE):
+        price = Budget(1 / (2 * sigma**2) * (1 + 1e-9))
+        noise = add_noise(exact, Calibration(1.0, sigma, price, price), source, b"large")
+        yield Finding.of_chance(
+            f"sigma {sigma:.4g}, {'seeded' if source.simulated else 'OpenDP'}",
+            gaussian_p_value(noise, sigma),
+            f"{noise.size:,} draws, measured {noise.std():.6g}",
+        )
+    schema = plain_schema(100, 100)
+    plan = plan_of(schema, seed)
+    table = table_of(schema, 50, stream(seed, "few rows"))
+    for sigma in (2.0**20 + 0.5, 7.5e6):
+        query = ask(plan, 0, (Flat(("a0", "a1")),), 1 / (2 * sigma**2))
+        try:
+            (noise,), (recorded,) = _added(Site(SITE, table, plan, SecureNoise()), query, table)
+        except PrivacyRefusal:
+            continue  # a price too small for any answer
+        yield Finding.of_chance(
+            f"sigma {sigma:.4g}, of a site",
+            gaussian_p_value(noise, recorded),
+            f"{noise.size:,} draws, measured {noise.std():.6g}",
+        )
+
+
+def _far(effort: Effort) -> Iterator[Finding]:
+    """So many draws that the tails beyond 4 sigma are seen: noise has no end within reach."""
+    many = _FAR_DRAWS * max(1, effort.draws // USUAL.draws)
+    price = Budget(1 / (2 * _FAR**2) * (1 + 1e-9))
+    terms = Calibration(1.0, _FAR, price, price)
+    noise = add_noise(np.zeros(many, dtype=np.int64), terms, SecureNoise(), b"far")
+    beyond = int((np.abs(noise) > 4 * _FAR).sum())
+    yield Finding.of_chance(
+        "far tails, OpenDP",
+        tails_p_value([(noise, _FAR)]),
+        f"{many:,} draws, {beyond:,} beyond 4 sigma",
+    )
+
+
 def _kinds(effort: Effort, seed: int) -> Iterator[Finding]:
     """Every kind of release gets its noise on every integer."""
     schema = plain_schema(9, 6)
@@ -164,25 +227,34 @@ def _independence(seed: int) -> Iterator[Finding]:
 
 
 def _processes(seed: int) -> Iterator[Finding]:
-    """Noise of new processes and of forks, all with the same clock, is fresh."""
+    """Noise of new processes and of forks, all with the same clock, is fresh.
+
+    The environment does not change that: in later processes every variable is set that the first
+    one looked up.
+    """
     schema = plain_schema(32, 64)
     plan = plan_of(schema, seed)
     table = table_of(schema, 50, stream(seed, "few rows"))
     rho = 1 / (2 * _WIDE**2)
     queries = [ask(plan, number, (Flat(("a0", "a1")),), rho) for number in range(2)]
+    told = json.dumps({"seed": seed, "messages": [encode(query).hex() for query in queries]})
     drawn: dict[str, Integers] = {}
-    for start in ("first start", "second start"):
-        told = json.dumps({"seed": seed, "messages": [encode(query).hex() for query in queries]})
+    names: set[str] = set()
+    for start in ("first start", "second start", "third start"):
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "heterofedsyn.bench.audit.child"],
+            [sys.executable, "-P", surroundings.__file__],
             input=told,
+            env={**os.environ, **dict.fromkeys(names, _VALUE)},
             capture_output=True,
             text=True,
             timeout=_CHILD_SECONDS,
             check=False,
         )
         require(done.returncode == 0, f"a new process failed: {done.stderr.strip()[-200:]}")
-        for name, message in json.loads(done.stdout).items():
+        said = json.loads(done.stdout)
+        names |= {*said.pop("asked")}
+        for name, message in said.items():
+            require(not decode(bytes.fromhex(message), Answer).simulated, "noise has a seed")
             drawn[f"{start}, {name}"] = _noise(bytes.fromhex(message), queries[0], table)[0][0]
     yield from _apart("processes", drawn)
 
