@@ -239,7 +239,7 @@ def test_passwords_come_from_the_usual_files(
     )
     monkeypatch.delenv("PGPASSFILE")
     monkeypatch.setenv("PGSERVICEFILE", str(services))
-    source = open_source("postgresql://?service=north#SELECT age FROM people WHERE age < 10")
+    source = open_source("postgresql://?service=north#SELECT age FROM people WHERE age <= 10")
     assert sum(batch.num_rows for batch in source.batches()) == 10
 
 

@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heterofedsyn.errors import UsageError
-from heterofedsyn.sources import check_location, file_of, name_of, split_name
+from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn.sources import (
+    anchored,
+    check_location,
+    file_of,
+    name_of,
+    open_source,
+    split_name,
+)
 from heterofedsyn.sources.location import parse
 
 QUERY = "SELECT * FROM icu WHERE a = '#1'"
@@ -20,6 +27,8 @@ QUERY = "SELECT * FROM icu WHERE a = '#1'"
     [
         ("t.csv", "file", "t.csv", ""),
         ("a#1=2.csv.gz", "file", "a#1=2.csv.gz", ""),
+        ("csv-multiline:a#1.csv", "file", "a#1.csv", ""),
+        ("lake.duckdb?files=/data#icu", "duckdb", "lake.duckdb", "SELECT * FROM icu"),
         ("/lake/year=*/x.parquet", "file", "/lake/year=*/x.parquet", ""),
         ("folder", "file", "folder", ""),
         ("C:x.csv", "file", "C:x.csv", ""),
@@ -170,3 +179,20 @@ def test_a_path_with_an_equals_sign_is_no_name(
         assert split_name(text) == (None, text)
         assert split_name(f"{tmp_path}/{text}") == (None, f"{tmp_path}/{text}")
     assert split_name("north=lake/year=*/x.parquet") == ("north", "lake/year=*/x.parquet")
+
+
+def test_a_csv_with_line_breaks_in_cells_says_so_in_its_location(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('a,b\n1,"two\nlines"\n')
+    place = anchored(f"csv-multiline:{tmp_path}/x/../a.csv")
+    assert place == f"csv-multiline:{path}"
+    assert file_of(place) == path
+    assert split_name(f"north={place}") == ("north", place)
+    (batch,) = open_source(place).batches()
+    assert batch.to_pydict() == {"a": ["1"], "b": ["two\nlines"]}
+    with pytest.raises(DataError, match="csv-multiline: before the path"):
+        list(open_source(path).batches())
+    with pytest.raises(UsageError, match="csv-multiline: needs the path"):
+        parse("csv-multiline:")
+    with pytest.raises(UsageError, match="is for files that end with"):
+        open_source(f"csv-multiline:{tmp_path}/a.parquet")

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from heterofedsyn.errors import DataError
+from heterofedsyn.sources._csv_lines import Lines
 from heterofedsyn.sources.source import Source, check_names
 
 _BLOCK_BYTES = 2 << 20
@@ -41,18 +42,25 @@ class CsvSource(Source):
 
     path: Path
     header: tuple[str, ...]
+    multiline: bool = False
+    """Whether a cell in quotes may hold line breaks; else every line is a row."""
     say: Callable[[str], None] | None = None
     """Hears of rows that are left out because they cannot be read; else these are refused."""
 
     @classmethod
-    def open(cls, path: Path) -> CsvSource:
+    def open(cls, path: Path, *, multiline: bool = False) -> CsvSource:
         """The file, after reading its header."""
+        lines = None if multiline else Lines()
         try:
             # Only the header is looked at; whoever reads the rows hears what is wrong with them.
-            with _reader(path, {}, _Skipping().mark, lambda row: "skip") as reader:
+            with _reader(path, {}, lines, _Skipping().mark, lambda row: "skip") as reader:
                 names = reader.schema.names
         except _TROUBLES as error:
-            raise DataError(f"{path}: {_explain(path, error, 0)}") from None
+            names, trouble = [], _explain(path, error, 0)
+        if lines is not None and lines.header_is_bad:
+            names, trouble = [], f"the header, {lines.trouble}"
+        if not names:
+            raise DataError(f"{path}: {trouble}") from None
         if any(_NO_TEXT in name for name in names):
             raise DataError(f"{path}: the header is not UTF-8; save the file as UTF-8")
         if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
@@ -60,7 +68,7 @@ class CsvSource(Source):
                 f"{path}: found one column, whose cells seem to be separated by "
                 f"{other.group()!r}; save the file with commas"
             )
-        return cls(path, check_names(str(path), names))
+        return cls(path, check_names(str(path), names), multiline)
 
     @property
     def name(self) -> str:
@@ -86,12 +94,43 @@ class CsvSource(Source):
         return replace(self, say=say)
 
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        rows, last, skipping = 1, b"", _Skipping()  # the header is a row
+        return self._whole_file(columns) if self.multiline else self._lines(columns)
+
+    def _lines(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a file whose lines are read one by one."""
+        rows, lines, skipping = 1, Lines(), _Skipping()  # the header is a row
         how = (None, None) if self.say is None else (skipping.mark, skipping.unfit)
+        try:
+            with _reader(self.path, dict.fromkeys(columns, pa.string()), lines, *how) as reader:
+                for batch in reader:
+                    rows += batch.num_rows
+                    self._check(lines)
+                    yield skipping.readable(batch)
+        except _TROUBLES as error:
+            trouble = _explain(self.path, error, rows + skipping.unfitting)
+            # A row is counted wrongly after a line that was taken out: name that line instead.
+            said = lines.trouble if self.say is None and lines.unreadable else trouble
+            raise DataError(f"{self.path}: {said}") from None
+        self._check(lines)
+        self._tell(skipping.rows + lines.unreadable)
+
+    def _check(self, lines: Lines) -> None:
+        """Refuses the first line that cannot be read by itself, unless such lines are left out."""
+        if self.say is None and lines.unreadable:
+            raise DataError(f"{self.path}: {lines.trouble}")
+
+    def _tell(self, rows: int) -> None:
+        if self.say is not None and rows:
+            self.say(f"{self.path}: {rows:,} rows cannot be read and are left out")
+
+    def _whole_file(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a file whose cells may hold line breaks."""
+        rows, last, skipping = 1, b"", _Skipping()
+        how = (None, None) if self.say is None else (skipping.mark, skipping.unfit_or_refused)
         # The last cell of the file shows whether a quote was left open, whatever its bytes.
         kinds = {self.header[-1]: pa.binary()} | dict.fromkeys(columns, pa.string())
         try:
-            with _reader(self.path, kinds, *how) as reader:
+            with _reader(self.path, kinds, None, *how) as reader:
                 for batch in reader:
                     if batch.num_rows:
                         rows += batch.num_rows
@@ -106,8 +145,7 @@ class CsvSource(Source):
         except _TROUBLES as error:
             known = rows + skipping.unfitting
             raise DataError(f"{self.path}: {_explain(self.path, error, known)}") from None
-        if self.say is not None and skipping.rows:
-            self.say(f"{self.path}: {skipping.rows:,} rows cannot be read and are left out")
+        self._tell(skipping.rows)
 
     def _is_open(self, cell: bytes) -> bool:
         """Whether the file ends with its last cell after an opening quote, and no closing one."""
@@ -142,10 +180,14 @@ class _Skipping:
 
     def unfit(self, row: Any) -> str:
         """What to do about a row with another number of cells."""
-        if _spans_lines(row.text.encode()):
-            return "error"  # its quote may have taken other rows
         self.unfitting += 1
         return "skip"
+
+    def unfit_or_refused(self, row: Any) -> str:
+        """The same where a row may span lines."""
+        if _spans_lines(row.text.encode()):
+            return "error"  # its quote may have taken other rows
+        return self.unfit(row)
 
     def readable(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch without a mark."""
@@ -184,15 +226,18 @@ def _is_packed(path: Path) -> bool:
 def _reader(
     path: Path,
     kinds: dict[str, pa.DataType],
+    lines: Lines | None,
     mark: Callable[[bytes], bytes] | None,
     unfit: Callable[[Any], str] | None,
 ) -> csv.CSVStreamingReader:
     stream = pa.input_stream(path, compression="gzip" if _is_packed(path) else None)
+    for change in (mark, lines):
+        stream = stream if change is None else pa.TransformInputStream(stream, change)
     return csv.open_csv(
-        stream if mark is None else pa.TransformInputStream(stream, mark),
+        stream,
         # Without threads pyarrow knows the number of a row that it cannot read.
         read_options=csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-        parse_options=csv.ParseOptions(newlines_in_values=True, invalid_row_handler=unfit),
+        parse_options=csv.ParseOptions(newlines_in_values=lines is None, invalid_row_handler=unfit),
         convert_options=csv.ConvertOptions(
             column_types=kinds,
             include_columns=list(kinds),

@@ -15,9 +15,15 @@ _CSV = (".csv", ".csv.gz")
 _PARQUET = (".parquet", ".pq")
 
 
-def open_file(text: str) -> Source:
-    """The rows of a file, of a folder of Parquet files, or of a glob of them."""
+def open_file(text: str, *, multiline: bool = False) -> Source:
+    """The rows of a file, of a folder of Parquet files, or of a glob of them.
+
+    Args:
+        multiline: whether cells of a CSV file may hold line breaks.
+    """
     path = Path(text)
+    if multiline and not path.name.lower().endswith(_CSV):
+        raise UsageError(f"{path}: csv-multiline: is for files that end with .csv or .csv.gz")
     try:
         is_folder, is_there = path.is_dir(), path.exists()
     except OSError as error:
@@ -30,7 +36,7 @@ def open_file(text: str) -> Source:
             raise DataError(f"{path}: there is no such file; check the path")
         return _open_many(text, matches(text), root_of(text))
     if path.name.lower().endswith(_CSV):
-        return CsvSource.open(path)
+        return CsvSource.open(path, multiline=multiline)
     if _is_parquet(path):
         return ParquetSource.open(text, [path])
     raise UsageError(

@@ -1,9 +1,9 @@
 """Locations: one text says where rows are, on the command line, in settings and in Python.
 
-A path (`.csv`, `.csv.gz`, `.parquet`, `.pq`), a folder or glob of Parquet files, a DuckDB file with
-a query (`lake.duckdb#SELECT ...`; `lake.duckdb?files=FOLDER#...` lets it read files of a folder), a
-PostgreSQL database with one (`postgresql://host/db#icu`), or a table or query of Spark
-(`spark:lake.icu`).
+A path (`.csv`, `.csv.gz`, `.parquet`, `.pq`; `csv-multiline:stays.csv` if its cells hold line
+breaks), a folder or glob of Parquet files, a DuckDB file with a query (`lake.duckdb#SELECT ...`;
+`lake.duckdb?files=FOLDER#...` lets it read files of a folder), a PostgreSQL database with one
+(`postgresql://host/db#icu`), or a table or query of Spark (`spark:lake.icu`).
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Location:
         place: a path, what a driver connects to, or a table of Spark.
         query: SQL that gives the rows, or nothing where the place does.
         files: a folder that a query of DuckDB may read, or nothing.
+        multiline: whether cells of a CSV file may hold line breaks.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class Location:
     place: str
     query: str = ""
     files: str = ""
+    multiline: bool = False
 
 
 def parse(text: str) -> Location:
@@ -161,9 +163,9 @@ def anchored(text: str) -> str:
     if file_of(text) is None:
         return text
     place = os.path.abspath(location.place)  # noqa: PTH100
-    if not location.query:
-        return place
     scheme = text[: text.index(location.name)]
+    if not location.query:
+        return f"{scheme}{place}"
     folder = os.path.abspath(location.files) if location.files else ""  # noqa: PTH100
     _, _, query = text.partition("#")
     return f"{scheme}{place}{_FILES if folder else ''}{folder}#{query}"
@@ -269,6 +271,14 @@ def _duckdb(text: str) -> Location:
     return _database_file(path, query)
 
 
+def _csv_multiline(text: str) -> Location:
+    path = text.partition(":")[2]
+    if not path:
+        raise UsageError("csv-multiline: needs the path of a file; write csv-multiline:stays.csv")
+    _check_path(path)
+    return Location("file", path, _expanded(path), multiline=True)
+
+
 def _postgresql(text: str) -> Location:
     """A URL as libpq takes it, read by hand so that no part that may be a secret is repeated."""
     address, _, query = text.partition("#")
@@ -303,6 +313,7 @@ def _spark(text: str) -> Location:
 
 
 SCHEMES: dict[str, Callable[[str], Location]] = {
+    "csv-multiline": _csv_multiline,
     "duckdb": _duckdb,
     "postgres": _postgresql,
     "postgresql": _postgresql,

@@ -86,7 +86,7 @@ def open_source(table: object) -> Source:
 def _open_file(location: Location) -> Source:
     from heterofedsyn.sources.files import open_file
 
-    return open_file(location.place)
+    return open_file(location.place, multiline=location.multiline)
 
 
 def _open_duckdb(location: Location) -> Source:
