@@ -23,6 +23,7 @@ import pytest
 
 from heterofedsyn.errors import UsageError
 from heterofedsyn.protocol import Answer, decode
+from heterofedsyn.protocol.limits import MOST_QUERY_BYTES
 from heterofedsyn.site.agent import Agent, Reason, Refused
 from heterofedsyn.site.books import Books
 from heterofedsyn.site.service import (
@@ -33,8 +34,7 @@ from heterofedsyn.site.service import (
     _peer,
     ask,
 )
-from heterofedsyn.site.settings import SiteSettings
-from heterofedsyn.site.site import MOST_QUERY_BYTES
+from heterofedsyn.site.settings import SETTINGS, SiteSettings
 from site_support import approved_study, make_message, make_settings, make_site
 from support import categories
 
@@ -67,6 +67,13 @@ class Echo:
         return message * self.times
 
 
+def write_settings(settings: SiteSettings) -> None:
+    """The settings of a service without a site behind it."""
+    if not (settings.folder / SETTINGS).exists():
+        settings.folder.mkdir(exist_ok=True)
+        (settings.folder / SETTINGS).write_text(settings.to_toml())
+
+
 @contextmanager
 def serving(
     agent: Answering,
@@ -75,6 +82,7 @@ def serving(
     seconds: float = 30.0,
 ) -> Iterator[Service]:
     """A service in a thread of its own; stopped, and found to have stopped, at the end."""
+    write_settings(settings)
     with Service(agent, settings, log=log, request_seconds=seconds) as service:
         thread = threading.Thread(target=service.run)
         thread.start()
@@ -551,6 +559,7 @@ def test_who_asked_before_the_end_is_answered_and_half_open_connections_are_not_
     place: Path,
 ) -> None:
     settings = make_settings(place)
+    write_settings(settings)
     agent = Echo()
     agent.free.clear()
     with (

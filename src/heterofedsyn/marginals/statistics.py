@@ -14,7 +14,7 @@ import numpy as np
 from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import ProtocolError
 from heterofedsyn.marginals.counts import Counts, View, whole
-from heterofedsyn.marginals.sketch import Sketch, SketchKind
+from heterofedsyn.marginals.sketch import Sketch, SketchKind, largest_norm
 from heterofedsyn.schema import Clique, Domain
 
 MOST_CELLS = 2**24
@@ -47,6 +47,10 @@ class Flat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="flat"):
     def sensitivity(self, domain: Domain) -> float:
         """How far one record can move the release (L2)."""
         return 1.0
+
+    def most_sensitivity(self, domain: Domain) -> float:
+        """No less than the sensitivity, known without any work."""
+        return self.sensitivity(domain)
 
     def exact(self, counts: Counts) -> Integers:
         """The un-noised integers."""
@@ -83,6 +87,9 @@ class Sketched(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ske
     def sensitivity(self, domain: Domain) -> float:
         return self.sketch(domain).sensitivity
 
+    def most_sensitivity(self, domain: Domain) -> float:
+        return largest_norm(self.width, self.kind)
+
     def exact(self, counts: Counts) -> Integers:
         return self.sketch(counts.domain).count(counts.of(whole(self.attributes)))
 
@@ -114,6 +121,9 @@ class Dependence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="d
         # The sum moves by at most 4 when a record comes or goes; rounding adds at most 1.
         return 4 * UNITS_PER_COUNT + 1.0
 
+    def most_sensitivity(self, domain: Domain) -> float:
+        return self.sensitivity(domain)
+
     def exact(self, counts: Counts) -> Integers:
         joint = counts.of(whole(self.attributes)).reshape(counts.domain.shape(self.attributes))
         total = int(joint.sum())
@@ -143,6 +153,9 @@ class Total(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="total"
 
     def sensitivity(self, domain: Domain) -> float:
         return 1.0
+
+    def most_sensitivity(self, domain: Domain) -> float:
+        return self.sensitivity(domain)
 
     def exact(self, counts: Counts) -> Integers:
         return np.array([counts.rows], dtype=np.int64)
@@ -174,6 +187,9 @@ class Haar(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="haar"):
 
     def sensitivity(self, domain: Domain) -> float:
         return 1.0
+
+    def most_sensitivity(self, domain: Domain) -> float:
+        return self.sensitivity(domain)
 
     def exact(self, counts: Counts) -> Integers:
         return haar_differences(counts.of(whole(self.attributes)), self.level)
@@ -213,6 +229,9 @@ class Grouped(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="grou
 
     def sensitivity(self, domain: Domain) -> float:
         return 1.0
+
+    def most_sensitivity(self, domain: Domain) -> float:
+        return self.sensitivity(domain)
 
     def exact(self, counts: Counts) -> Integers:
         return counts.of(self.views()[0])
