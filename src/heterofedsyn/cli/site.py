@@ -259,6 +259,7 @@ def serve(folder: Folder = HERE) -> None:
     """
     from heterofedsyn.site.agent import Agent
     from heterofedsyn.site.books import Books
+    from heterofedsyn.site.consent import check_unit
     from heterofedsyn.site.selfcheck import self_check
     from heterofedsyn.site.service import Service
 
@@ -270,6 +271,7 @@ def serve(folder: Folder = HERE) -> None:
             f"chmod 700 {settings.folder}"
         )
     with Books.open(settings.folder, settings.anchor) as books:
+        check_unit(settings, books.account)
         for remark in settings.remarks:
             _log(remark)
         os.umask(0o077)

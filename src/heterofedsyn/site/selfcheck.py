@@ -13,7 +13,6 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.goodness import gaussian_p_value, reuse_p_value, tails_p_value
 from heterofedsyn.privacy.noise import Calibration, NoiseSource, add_noise
 from heterofedsyn.site.books import Books
-from heterofedsyn.site.consent import check_unit
 from heterofedsyn.site.settings import SiteSettings
 
 BIASED_BEFORE = (0, 14, 2)
@@ -114,10 +113,8 @@ def check_ledger(settings: SiteSettings, books: Books) -> Iterator[str]:
 
     Raises:
         LedgerDisputed: saying what contradicts what.
-        NotApproved: if the ledger protects something else than the site now does.
     """
     account = books.account
-    check_unit(settings, account)
     if Books.read(settings.folder, settings.anchor) != account:
         raise LedgerDisputed(
             f"the ledger in {settings.folder} changed while it was opened; stop whoever writes to "
