@@ -13,6 +13,7 @@ from heterofedsyn._arrays import Integers
 from heterofedsyn.marginals import Statistic
 from heterofedsyn.privacy.noise import Calibration
 from heterofedsyn.protocol import Part, Query, Study, encode
+from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.schema import Schema
 from heterofedsyn.site.books import Books
 from heterofedsyn.site.consent import approve
@@ -62,7 +63,7 @@ def make_site(place: Path, schema: Schema = SCHEMA, rows: int = 20, **terms: Any
     settings.anchor.parent.mkdir(parents=True)
     schema.save(settings.schema)
     write_rows(Path(settings.source), schema, rows)
-    Books.create(folder, settings.anchor)
+    Books.create(folder, settings.anchor, unit=unit_name(settings.unit))
     settings.studies.mkdir()
     (folder / "site.toml").write_text(settings.to_toml())
     return settings

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,26 @@ from agent_support import (
     make_study,
 )
 from heterofedsyn.errors import DataError, UsageError
-from heterofedsyn.marginals import Dependence, Flat, Grouped, Haar, Sketched, Statistic, Total
+from heterofedsyn.marginals import (
+    Dependence,
+    Flat,
+    Grouped,
+    Haar,
+    Sketched,
+    SketchKind,
+    Statistic,
+    Total,
+)
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noise import SecureNoise, SimulatedNoise
 from heterofedsyn.protocol import Answer, Study, decode
+from heterofedsyn.protocol.limits import MOST_INTEGERS, MOST_QUERY_BYTES
 from heterofedsyn.schema import encode
 from heterofedsyn.site import Site
 from heterofedsyn.site.agent import Agent, Reason, Refused
 from heterofedsyn.site.books import Books
 from heterofedsyn.site.consent import CONSENT, STUDY, NotApproved, approve, withdraw
 from heterofedsyn.site.settings import SiteSettings
-from heterofedsyn.site.site import MOST_INTEGERS, MOST_QUERY_BYTES
 from heterofedsyn.sources import open_source
 from support import NoNoise, categories
 
@@ -335,14 +345,14 @@ def test_cheap_queries_come_to_an_end(site: Setup, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(agent_module, "MOST_QUERIES", 5)
     study = approved_study(site.settings)
     for i in range(5):
-        site.agent.answer(ask(study, PAIR, share=1e-9, label=f"{i}"))
-    refused = site.refusal(ask(study, PAIR, share=1e-9, label="more"))
+        site.agent.answer(ask(study, PAIR, share=1e-6, label=f"{i}"))
+    refused = site.refusal(ask(study, PAIR, share=1e-6, label="more"))
     assert refused.reason is Reason.OVER_THE_CAP
-    site.agent.answer(ask(study, PAIR, share=1e-9, label="0"))
+    site.agent.answer(ask(study, PAIR, share=1e-6, label="0"))
     other = approved_study(site.settings, seed=9)
     monkeypatch.setattr(agent_module, "MOST_STUDY_INTEGERS", 30)
     for i in range(2):
-        site.agent.answer(ask(other, PAIR, share=1e-9, label=f"{i}"))
+        site.agent.answer(ask(other, PAIR, share=1e-6, label=f"{i}"))
     assert site.refusal(ask(other, PAIR, label="more")).reason is Reason.OVER_THE_CAP
 
 
@@ -615,24 +625,144 @@ def test_the_column_of_units_cannot_be_asked_for_unless_the_schema_names_it(
 
 
 def test_each_study_is_answered_from_the_rows_that_its_own_unit_may_have(tmp_path: Path) -> None:
-    setup = Setup(tmp_path, NoNoise())
     rows = "7,p,v0,v0,v0\n" * 5 + "8,p,v1,v1,v1\n" * 2 + "9,q,v2,v2,v1\n"
-    Path(setup.settings.source).write_text("id,ward,a0,a1,a2\n" + rows)
-    wanted: list[tuple[dict[str, Any], list[int]]] = [
-        ({"unit": "id", "rows_per_unit": 3}, [3, 2, 1]),
-        ({"unit": "id", "rows_per_unit": 1}, [1, 1, 1]),
-        ({"unit": "ward", "rows_per_unit": 3}, [3, 0, 1]),
-        ({"unit": "ward", "rows_per_unit": 1}, [1, 0, 1]),
-        ({}, [5, 2, 1]),
-    ]
-    studies = [approved_study(setup.settings, **terms) for terms, _ in wanted]
+    wanted: dict[str | None, dict[int, list[int]]] = {
+        "id": {3: [3, 2, 1], 1: [1, 1, 1], 2: [2, 2, 1]},
+        "a0": {3: [3, 2, 1], 4: [4, 2, 1]},
+        None: {1: [5, 2, 1]},
+    }
+    for unit, counts in wanted.items():
+        setup = Setup(tmp_path / str(unit), NoNoise(), unit=unit)
+        Path(setup.settings.source).write_text("id,ward,a0,a1,a2\n" + rows)
+        studies = {
+            most: approved_study(setup.settings, unit=unit, rows_per_unit=most) for most in counts
+        }
+        with setup.books:
+            for label in ("once", "again, in the other order"):
+                for most in counts if label == "once" else reversed(counts):
+                    message = ask(studies[most], Flat(("a0",)), label=label)
+                    found = decode(setup.agent.answer(message), Answer)
+                    assert found.parts[0].values.tolist() == counts[most], (unit, most, label)
+                    assert found.parts[0].sensitivity == most
+
+
+# What a site protects, for life
+
+
+PROTECTED = {
+    "records": (None, [("id", 1), ("id", 5), ("ward", 1)]),
+    "people": ("id", [(None, 1), ("ward", 1), ("ward", 2)]),
+}
+
+
+@pytest.mark.parametrize("what", PROTECTED)
+def test_a_site_answers_only_studies_that_protect_what_it_protects(
+    tmp_path: Path, what: str
+) -> None:
+    own, others = PROTECTED[what]
+    setup = Setup(tmp_path, NoNoise(), unit=own)
+    Path(setup.settings.source).write_text("id,ward,a0,a1,a2\n7,p,v0,v0,v0\n7,p,v1,v1,v1\n")
     with setup.books:
-        for label in ("once", "again, in the other order"):
-            pairs = list(zip(studies, wanted, strict=True))
-            for study, (terms, counts) in pairs if label == "once" else reversed(pairs):
-                found = decode(setup.agent.answer(ask(study, Flat(("a0",)), label=label)), Answer)
-                assert found.parts[0].values.tolist() == counts, (terms, label)
-                assert found.parts[0].sensitivity == terms.get("rows_per_unit", 1)
+        approved = approved_study(setup.settings, unit=own)
+        setup.agent.answer(ask(approved, PAIR))
+        for unit, most in others:
+            study = make_study(unit=unit, rows_per_unit=most)
+            with pytest.raises(NotApproved, match="the study protects"):
+                approve(setup.settings, study, who="a steward", now=NOW)
+            forge(setup.settings, study, approved)
+            refused = setup.refusal(ask(study, PAIR))
+            assert refused.reason is Reason.NOT_APPROVED
+            assert "the study protects" in str(refused)
+
+
+@pytest.mark.parametrize(("own", "other"), [(None, "id"), ("id", None), ("id", "ward")])
+def test_a_ledger_protects_one_kind_of_thing_for_life_whatever_the_settings_say_later(
+    tmp_path: Path, own: str | None, other: str | None
+) -> None:
+    setup = Setup(tmp_path, NoNoise(), unit=own)
+    Path(setup.settings.source).write_text("id,ward,a0,a1,a2\n7,p,v0,v0,v0\n")
+    with setup.books:
+        approved = approved_study(setup.settings, unit=own)
+        setup.agent.answer(ask(approved, PAIR))
+    changed = replace(setup.settings, unit=other)
+    (changed.folder / "site.toml").write_text(changed.to_toml())
+    study = make_study(unit=other)
+    with pytest.raises(NotApproved, match="one for life"):
+        approve(changed, study, who="a steward", now=NOW)
+    forge(changed, study, approved)
+    lost = (changed.folder / "ledger").read_bytes()
+    for ledger in (lost, b"", lost[: lost.index(b"\n") + 1]):
+        if ledger != lost:  # whatever is lost of it, a repair remembers
+            (changed.folder / "ledger").write_bytes(ledger)
+            Books.repair(changed.folder, changed.anchor, changed.study_cap)
+            consent = changed.studies / study.fingerprint / CONSENT
+            told = msgspec.json.decode(consent.read_bytes())
+            now = Books.read(changed.folder, changed.anchor).repaired
+            consent.write_bytes(msgspec.json.encode(told | {"repaired": now}))
+        with books_of(changed) as books:
+            agent = Agent(changed, books, noise=NoNoise(), log=print)
+            before = books.account
+            with pytest.raises(Refused, match="one for life") as refused:
+                agent.answer(ask(study, PAIR))
+            assert refused.value.reason is Reason.NOT_APPROVED
+            assert books.account == before
+
+
+def test_a_ledger_that_does_not_say_what_it_protects_opens_and_is_told_with_its_first_charge(
+    tmp_path: Path,
+) -> None:
+    settings = make_site(tmp_path)
+    for path in (settings.folder / "ledger", settings.anchor):
+        path.unlink()
+    Books.create(settings.folder, settings.anchor)  # as all were until this was written down
+    assert b"unit" not in settings.anchor.read_bytes()
+    study = approved_study(settings)
+    with books_of(settings) as books:
+        agent = Agent(settings, books, noise=NoNoise(), log=print)
+        assert books.account.unit == ""
+        agent.answer(ask(study, PAIR))
+        assert books.account.unit == "record"
+        agent.answer(ask(study, PAIR, label="again"))
+    assert (settings.folder / "ledger").read_bytes().count(b'"settled"') == 1
+    with pytest.raises(NotApproved, match="one for life"):
+        approved_study(replace(settings, unit="a0"), unit="a0")
+
+
+KINDS = [
+    Flat(("a0",)),
+    PAIR,
+    Total(),
+    Haar(("a1",), 0),
+    Haar(("a1",), 1),
+    Dependence(("a0", "a1")),
+    Sketched(("a0", "a1"), 5, 3),
+    Sketched(("a0", "a1"), 7, 3, SketchKind.GAUSSIAN),
+    Grouped(("a0", "a1"), ((0, 0, 1), (0, 1, 1, 0))),
+]
+
+
+def test_rows_that_change_within_a_person_cost_up_to_four_times_what_the_person_is_booked_at(
+    tmp_path: Path,
+) -> None:
+    """At L = 1 one row can take another's place: the release moves by twice its sensitivity."""
+    others = "1,v0,v0,v0\n2,v1,v3,v1\n3,v2,v1,v0\n"
+    cells = [f"v{a},v{b},v0" for a in range(3) for b in range(4)]
+    setup = Setup(tmp_path, NoNoise(), unit="id")
+    study = approved_study(setup.settings, unit="id")
+    found: list[Answer] = []
+    with setup.books:
+        for number, cell in enumerate(cells):  # each may be the one of a person's rows that counts
+            Path(setup.settings.source).write_text(f"id,a0,a1,a2\n{others}9,{cell}\n")
+            message = ask(study, *KINDS, share=0.005, label=f"{number}")
+            found.append(decode(setup.another().answer(message), Answer))
+    most = [0.0] * len(KINDS)
+    for one, other in itertools.combinations(found, 2):
+        for i, (first, second) in enumerate(zip(one.parts, other.parts, strict=True)):
+            moved = float(((first.values - second.values) ** 2).sum())
+            most[i] = max(most[i], moved / (2 * first.sigma**2) / first.rho)
+    assert max(most) <= 4 + 1e-9
+    assert most[3] == pytest.approx(4), "a Haar difference"
+    assert most[0] == pytest.approx(2), "two counts by one each"
 
 
 # Trouble with the books

@@ -752,8 +752,8 @@ MUTANTS = [
                 (
                     (
                         "agent",
-                        "min(self._settings.study_cap, consent.cap)",
-                        "self._settings.study_cap",
+                        "min(limits.study_cap, consent.cap)",
+                        "limits.study_cap",
                     ),
                 ),
             ),
@@ -761,7 +761,7 @@ MUTANTS = [
                 "the steward's cap for a study is ignored",
                 "consent above the cap for a study",
                 (
-                    ("agent", "min(self._settings.study_cap, consent.cap)", "consent.cap"),
+                    ("agent", "min(limits.study_cap, consent.cap)", "consent.cap"),
                     ("consent", "if plan.budget > settings.study_cap:", "if False:"),
                 ),
             ),
@@ -778,7 +778,7 @@ MUTANTS = [
             (
                 "a study need not protect the site's unit",
                 "consent without the site's unit",
-                (("consent", "if settings.unit is not None and plan.unit != settings.unit:", _NO),),
+                (("consent", "if plan.unit != settings.unit:", _NO),),
             ),
             (
                 "a study is answered after the site's schema changed",

@@ -7,11 +7,12 @@ import json
 import os
 import resource
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -806,3 +807,36 @@ class Histories(RuleBasedStateMachine):
 
 TestHistories = pytest.mark.thorough(Histories.TestCase)
 TestHistories.settings = tuned(max_examples=40, stateful_step_count=25)
+
+
+# WHAT OTHERS PLANT BESIDE AN ANCHOR
+
+
+@pytest.mark.parametrize("name", [".anchor.new", "anchor.lock"])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_planted_beside_an_anchor_is_never_followed(
+    place: Place, tmp_path: Path, name: str, there: bool
+) -> None:
+    victim = tmp_path / "victim"
+    if there:
+        victim.write_bytes(b"what the agent's user holds dear")
+    planted = place.anchor.parent / name
+    planted.unlink(missing_ok=True)
+    planted.symlink_to(victim)
+    with suppress(LedgerUnavailable):  # a lock that is a link is refused
+        place.charge("one", "two")
+    assert victim.exists() == there
+    if there:
+        assert victim.read_bytes() == b"what the agent's user holds dear"
+    planted.unlink(missing_ok=True)
+    place.charge("three")
+    assert not place.anchor.is_symlink()
+    assert place.read().rho > 0
+
+
+def test_what_a_failed_machine_left_beside_an_anchor_is_in_nobodys_way(place: Place) -> None:
+    for folder, name in ((place.anchor.parent, ".anchor.new"), (place.folder, ".ledger.new")):
+        (folder / name).write_bytes(b"half of it")
+    place.charge("one")
+    assert not (place.anchor.parent / ".anchor.new").exists()
+    assert stat.S_IMODE(place.anchor.stat().st_mode) == 0o600

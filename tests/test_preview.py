@@ -25,6 +25,7 @@ from heterofedsyn.schema import (
     Schema,
 )
 from heterofedsyn.site import Site
+from heterofedsyn.site.settings import LEAST_RHO, STUDY_BYTES
 from support import categories, deal, dependent_table, make_plan
 
 FEDERATED = sorted(name for name, kind in METHODS.items() if not kind.pools)
@@ -187,3 +188,35 @@ def test_a_method_that_says_nothing_is_foreseen_as_anything_after_its_first_ques
     assert (rest.kinds, rest.releases, rest.integers, rest.rounds) == ((), None, None, None)
     spent = together([*(cost for _, cost in first.parts), rest.cost])
     assert spent.rho == pytest.approx(plan.budget.rho, rel=1e-9)
+
+
+# What a site takes as the least for one part: far below what any method asks
+
+MANY_COLUMNS = categories(*([2, 3, 4, 40] * 16), label=0)
+FAR = 100.0
+
+
+@pytest.mark.parametrize("name", FEDERATED)
+def test_no_method_foresees_a_part_near_the_least_price_or_a_study_near_the_quota_of_bytes(
+    name: str,
+) -> None:
+    for epsilon in (0.2, 5.0):
+        study = make_study(MANY_COLUMNS, name, epsilon=epsilon)
+        shown = preview(study, "one")
+        for round_ in shown.rounds:
+            for part in round_.parts:
+                assert part.rho >= FAR * LEAST_RHO, round_.label
+            if round_.releases:
+                assert round_.rho / round_.releases >= FAR * LEAST_RHO, round_.label
+        assert shown.bytes is None or shown.bytes < STUDY_BYTES / 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FEDERATED)
+def test_no_method_asks_for_a_part_near_the_least_price(name: str) -> None:
+    study = make_study(MANY_COLUMNS, name, epsilon=0.2)
+    for carried in carry(study, 3_000, 1).values():
+        shares = [part.share for one in carried for part in one.query.parts]
+        assert study.plan.budget.part(min(shares)).rho >= FAR * LEAST_RHO
+        taken = sum(len(encode(one.query)) + one.bytes for one in carried)
+        assert taken < STUDY_BYTES / 10

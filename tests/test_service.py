@@ -16,15 +16,20 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from heterofedsyn.errors import UsageError
 from heterofedsyn.protocol import Answer, decode
+from heterofedsyn.protocol.limits import MOST_QUERY_BYTES
 from heterofedsyn.site.agent import Agent, Reason, Refused
 from heterofedsyn.site.books import Books
+from heterofedsyn.site.log import MOST_LINES, SPELL_SECONDS, PacedLog
 from heterofedsyn.site.service import (
     MOST_CONNECTIONS,
     MOST_UNREAD_BYTES,
@@ -33,8 +38,7 @@ from heterofedsyn.site.service import (
     _peer,
     ask,
 )
-from heterofedsyn.site.settings import SiteSettings
-from heterofedsyn.site.site import MOST_QUERY_BYTES
+from heterofedsyn.site.settings import SETTINGS, SiteSettings
 from site_support import approved_study, make_message, make_settings, make_site
 from support import categories
 
@@ -67,6 +71,13 @@ class Echo:
         return message * self.times
 
 
+def write_settings(settings: SiteSettings) -> None:
+    """The settings of a service without a site behind it."""
+    if not (settings.folder / SETTINGS).exists():
+        settings.folder.mkdir(exist_ok=True)
+        (settings.folder / SETTINGS).write_text(settings.to_toml())
+
+
 @contextmanager
 def serving(
     agent: Answering,
@@ -75,6 +86,7 @@ def serving(
     seconds: float = 30.0,
 ) -> Iterator[Service]:
     """A service in a thread of its own; stopped, and found to have stopped, at the end."""
+    write_settings(settings)
     with Service(agent, settings, log=log, request_seconds=seconds) as service:
         thread = threading.Thread(target=service.run)
         thread.start()
@@ -551,6 +563,7 @@ def test_who_asked_before_the_end_is_answered_and_half_open_connections_are_not_
     place: Path,
 ) -> None:
     settings = make_settings(place)
+    write_settings(settings)
     agent = Echo()
     agent.free.clear()
     with (
@@ -619,3 +632,96 @@ def test_a_second_agent_on_the_same_ledger_refuses_to_start(place: Path) -> None
     assert "in use by another agent" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not settings.socket.exists()
+
+
+def test_a_signal_after_the_end_writes_to_no_file(place: Path) -> None:
+    settings = make_settings(place)
+    service = Service(Echo(), settings, log=lambda line: None)
+    with service:
+        waker = service._waker
+        thread = threading.Thread(target=service.run)
+        thread.start()
+        service.stop()
+        thread.join(30)
+    # The number of a closed pipe is soon that of another file.
+    with (place / "another").open("wb", buffering=0) as file:
+        os.dup2(file.fileno(), waker)
+        try:
+            service.stop()
+            service.stop()
+        finally:
+            os.close(waker)
+    assert (place / "another").read_bytes() == b""
+    service.stop()
+    service.close()
+
+
+# SETTINGS AND LOG WHILE IT SERVES
+
+
+def test_a_user_whom_the_settings_no_longer_name_is_not_heard(place: Path) -> None:
+    settings = make_settings(place)
+    write_settings(settings)
+    path = settings.folder / SETTINGS
+    whole = path.read_text()
+    said: list[str] = []
+    with serving(Echo(), settings, said.append):
+        assert ask(settings.socket, b"before", 10) == b"before"
+        path.write_text("nothing that settings could be")
+        assert reason_of(settings, b"unreadable") is Reason.UNAVAILABLE
+        path.write_text(whole)
+        assert ask(settings.socket, b"as it was", 10) == b"as it was"
+
+
+def test_another_engine_in_the_settings_ends_the_old_one_at_once(place: Path) -> None:
+    settings = replace(make_settings(place), engine="4242")
+    write_settings(settings)
+    service = Service(Echo(), settings, log=lambda line: None)
+    try:
+        service._check_still_allowed(4242)
+        changed = replace(settings, engine="4243")
+        (settings.folder / SETTINGS).write_text(changed.to_toml())
+        with pytest.raises(Refused) as refused:
+            service._check_still_allowed(4242)
+        assert refused.value.reason is Reason.UNAVAILABLE
+        assert 4243 not in service._askers, "whom the settings name now waits for a restart"
+    finally:
+        service.close()
+
+
+def test_a_log_has_a_rate_and_says_what_it_left_out(place: Path) -> None:
+    settings = make_settings(place)
+    said: list[str] = []
+
+    class Refusing:
+        def answer(self, message: bytes) -> bytes:
+            raise Refused(Reason(message.decode()), "for the steward alone")
+
+    with serving(Refusing(), settings, said.append):
+        for _ in range(2 * MOST_LINES):
+            assert reason_of(settings, b"malformed") is Reason.MALFORMED
+        assert reason_of(settings, b"over the cap") is Reason.OVER_THE_CAP
+    assert sum("refused (malformed): for the steward" in line for line in said) == MOST_LINES
+    assert sum("refused (over the cap): for the steward" in line for line in said) == 1
+    assert f"{MOST_LINES} more lines of this kind were left out: refused (malformed)" in said
+
+
+@given(st.lists(st.tuples(st.floats(0, 30), st.sampled_from("abc")), max_size=2_000))
+def test_every_line_of_a_log_is_written_or_counted(lines: list[tuple[float, str]]) -> None:
+    now = 0.0
+    written: list[str] = []
+    log = PacedLog(written.append, lambda: now)
+    times: dict[str, list[float]] = {kind: [] for kind in "abc"}
+    for seconds, kind in lines:
+        now += seconds / 100
+        before = len(written)
+        log(kind, f"line of {kind}")
+        if f"line of {kind}" in written[before:]:
+            times[kind].append(now)
+    log.close()
+    left_out = sum(int(line.split()[0].replace(",", "")) for line in written if "left out" in line)
+    assert sum(line.startswith("line of") for line in written) + left_out == len(lines)
+    for found in times.values():
+        for i, start in enumerate(found):
+            # At most two spells touch any minute.
+            assert sum(when < start + SPELL_SECONDS for when in found[i:]) <= 2 * MOST_LINES

@@ -16,16 +16,18 @@ from typing import Any
 import msgspec
 import pytest
 
+import heterofedsyn.marginals.sketch as sketch_module
 from heterofedsyn.cli.app import run
 from heterofedsyn.hub import make_method
 from heterofedsyn.hub.preview import preview
 from heterofedsyn.protocol import Query, Study
+from heterofedsyn.schema import Schema
 from heterofedsyn.site import selfcheck
 from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.books import Books
 from heterofedsyn.site.settings import SiteSettings
 from site_support import SCHEMA, make_message, make_site, make_study, write_rows
-from support import make_plan
+from support import categories, make_plan
 
 pytestmark = pytest.mark.thorough
 
@@ -259,6 +261,46 @@ def test_preview_says_what_would_be_refused_and_refuses_what_never_can_be(
         assert "all rows in one place" in line
     steward.study(method="nothing")
     assert "there is no method 'nothing'" in steward.refused("preview", "study.toml")
+
+
+@pytest.mark.parametrize("schema", [None, categories(120, 128)], ids=["own", "another's"])
+def test_a_small_study_that_asks_for_gigabytes_is_refused_before_any_work(
+    steward: Steward, schema: Schema | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("a sketch was drawn")
+
+    for name in ("_draw", "_kept"):
+        monkeypatch.setattr(sketch_module, name, fail)
+    own = categories(4, 6, 3) if schema else categories(120, 128)
+    make_site(steward.place, own)
+    bomb: dict[str, str | int] = {"k": 4096, "sketch": "gaussian"}
+    asked = make_study(schema or own, method="fedprivsyn", settings=bomb)
+    asked.save(steward.place / "bomb.toml")
+    for words in (["preview", "bomb.toml"], ["approve", "bomb.toml", "--yes"]):
+        line = steward.refused(*words, code=3 if schema else 1)
+        assert ("another schema" if schema else "cells, more than") in line
+    assert not list((steward.place / "site" / "studies").iterdir())
+
+
+def test_preview_and_approve_refuse_a_study_of_people_at_a_site_of_records(
+    steward: Steward,
+) -> None:
+    make_site(steward.place)
+    steward.study(unit="a0")
+    said = "the study protects units of 'a0', but this site protects records"
+    assert f"it would be refused: {said}" in steward("preview", "study.toml").out
+    assert said in json.loads(steward("preview", "study.toml", "--json").out)["refused"]
+    assert said in steward.refused("approve", "study.toml", "--yes", code=3)
+
+
+def test_a_site_keeps_its_unit_for_life(ready: Steward) -> None:
+    path = ready.place / "site" / "site.toml"
+    path.write_text(f"{path.read_text()}unit = 'a0'\n")
+    ready.study(unit="a0")
+    assert "one for life" in ready("preview", "study.toml").out
+    for words in (["approve", "study.toml", "--yes"], ["serve"]):
+        assert "one for life" in ready.refused(*words, code=3)
 
 
 # CONSENT

@@ -13,9 +13,9 @@ from pathlib import Path
 from agent_support import FreshNoise, approved_study, books_of, make_site
 from fuzz import site_message
 from fuzz.law import SECRET, check_words, folder, no_broken_thread
+from heterofedsyn.protocol.limits import MOST_QUERY_BYTES
 from heterofedsyn.site.agent import Agent, Refused
 from heterofedsyn.site.service import Service, ask
-from heterofedsyn.site.site import MOST_QUERY_BYTES
 
 FORM = "bytes"
 

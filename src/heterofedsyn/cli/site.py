@@ -163,21 +163,30 @@ def preview(
     """
     from heterofedsyn.hub.preview import preview as look_ahead
     from heterofedsyn.site.books import Books
-    from heterofedsyn.site.consent import NotApproved, check_study, check_trust
+    from heterofedsyn.site.consent import (
+        NotApproved,
+        check_schema,
+        check_study,
+        check_trust,
+        check_unit,
+    )
     from heterofedsyn.site.settings import SiteSettings
 
     settings = SiteSettings.load(folder)
     found = _load_study(study)
     check_trust(found)
+    check_schema(settings, found)
     shown = look_ahead(found, settings.name)
     account = Books.read(settings.folder, settings.anchor)
     refusal = None
     try:
         check_study(settings, found)
+        check_unit(settings, account)
     except NotApproved as error:
         refusal = str(error)
     plan = found.plan
-    checked = _check_rows(settings, found.encoding, plan.unit, plan.rows_per_unit)
+    most = plan.rows_per_unit if plan.unit == settings.unit else 1
+    checked = _check_rows(settings, found.encoding, settings.unit, most)
     if as_json:
         print(
             json.dumps(_steward.preview_json(shown, settings, account, checked, refusal), indent=1)
@@ -261,6 +270,7 @@ def serve(folder: Folder = HERE) -> None:
     """
     from heterofedsyn.site.agent import Agent
     from heterofedsyn.site.books import Books
+    from heterofedsyn.site.consent import check_unit
     from heterofedsyn.site.selfcheck import self_check
     from heterofedsyn.site.service import Service
 
@@ -272,6 +282,7 @@ def serve(folder: Folder = HERE) -> None:
             f"chmod 700 {settings.folder}"
         )
     with Books.open(settings.folder, settings.anchor) as books:
+        check_unit(settings, books.account)
         for remark in settings.remarks:
             _log(remark)
         os.umask(0o077)

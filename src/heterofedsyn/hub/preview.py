@@ -12,7 +12,8 @@ from heterofedsyn.hub.methods import make_method
 from heterofedsyn.hub.rounds import Agreed, Ask, make_query
 from heterofedsyn.marginals.statistics import kind_of
 from heterofedsyn.privacy.budget import Budget, together
-from heterofedsyn.protocol import Answer, Plan, Released, encode
+from heterofedsyn.protocol import Answer, Plan, Query, Released, encode
+from heterofedsyn.protocol.limits import check_query
 from heterofedsyn.protocol.study import Study
 
 
@@ -85,6 +86,7 @@ def preview(study: Study, site: str) -> Preview:
 
     Raises:
         PrivacyRefusal: if its method needs all rows in one place.
+        ProtocolError: if a site would refuse what it asks, whatever the price.
     """
     plan, schema = study.plan, study.encoding
     method = make_method(plan.method, plan.settings)
@@ -96,17 +98,23 @@ def preview(study: Study, site: str) -> Preview:
     budget = plan.budget
     setting = Setting(schema, budget, plan.trust_model, plan.sites, plan.seed, plan.rows_per_unit)
     weight = Weight(plan, site)
+    ahead = [part for part in method.ahead(setting) if part.to in (None, site)]
+    asked = [
+        make_query(part, plan, budget, plan.fingerprint, 0) if isinstance(part, Ask) else part
+        for part in ahead
+    ]
+    for part in asked:  # all of them before a sketch is drawn to price one
+        if isinstance(part, Query):
+            check_query(part, schema.domain)
     rounds = tuple(
-        _fixed(part, study, weight) if isinstance(part, Ask) else _later(part, weight)
-        for part in method.ahead(setting)
-        if part.to in (None, site)
+        _fixed(part, study, weight) if isinstance(part, Query) else _later(part, weight)
+        for part in asked
     )
     return Preview(site, study.fingerprint, plan.method, rounds, budget.rho)
 
 
-def _fixed(ask: Ask, study: Study, weight: Weight) -> ForeseenRound:
+def _fixed(query: Query, study: Study, weight: Weight) -> ForeseenRound:
     plan, domain = study.plan, study.encoding.domain
-    query = make_query(ask, plan, plan.budget, plan.fingerprint, 0)
     agreed = [Agreed.of(part, domain, plan, plan.budget) for part in query.parts]
     parts = tuple(
         Foreseen(
@@ -120,7 +128,7 @@ def _fixed(ask: Ask, study: Study, weight: Weight) -> ForeseenRound:
         for part, terms in zip(query.parts, agreed, strict=True)
     )
     return ForeseenRound(
-        label=ask.label,
+        label=query.label,
         fixed=True,
         kinds=tuple(sorted({part.kind for part in parts})),
         rounds=1,

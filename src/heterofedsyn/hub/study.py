@@ -22,6 +22,7 @@ from heterofedsyn.hub.rounds import (
 )
 from heterofedsyn.hub.statement import Accounts, state
 from heterofedsyn.protocol import Plan, Query, Study
+from heterofedsyn.protocol.limits import check_query
 from heterofedsyn.schema import Schema
 
 
@@ -44,6 +45,7 @@ def federate(
 
     Raises:
         QuorumLost: if fewer do, or those who do have too few of all rows.
+        ProtocolError: if the method asks for more than any site answers.
     """
     if plan.schema != schema.fingerprint:
         raise UsageError("the plan was made for another schema; make a new plan")
@@ -56,6 +58,7 @@ def federate(
         ask: Ask = next(conversation)
         while True:
             query = make_query(ask, plan, budget, study, len(accounts.rounds))
+            check_query(query, schema.domain)  # before hub or site does any work for it
             asked = roll.asked(query)
             replies = (yield query) if asked else ()
             round_ = receive(query, replies, schema.domain, plan, asked, most_rows)

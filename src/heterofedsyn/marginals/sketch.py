@@ -117,6 +117,16 @@ def _lengths(
     return sketch.sensitivity, sketch.l1
 
 
+def largest_norm(width: int, kind: SketchKind) -> float:
+    """No less than the sensitivity of any sketch of this width, without drawing one.
+
+    A normal number of `_normals` is at most sqrt(-2 log s) with s at least 2^-104, so below 12.1.
+    """
+    if kind is SketchKind.SIGNS:
+        return _root_up(width)
+    return 12.1 * _GAUSSIAN_UNIT + math.sqrt(width)  # rounding moves an entry by at most 1/2
+
+
 def _root_up(square: int) -> float:
     """The square root of an integer, never less than it."""
     root = math.sqrt(square)

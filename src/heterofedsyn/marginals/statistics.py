@@ -14,7 +14,7 @@ import numpy as np
 from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import ProtocolError
 from heterofedsyn.marginals.counts import Counts, View, whole
-from heterofedsyn.marginals.sketch import Sketch, SketchKind
+from heterofedsyn.marginals.sketch import Sketch, SketchKind, largest_norm
 from heterofedsyn.schema import Clique, Domain
 
 MOST_CELLS = 2**24
@@ -55,6 +55,10 @@ class Flat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="flat"):
     def l1(self, domain: Domain) -> float:
         """How far one record can move them in all (L1)."""
         return 1.0
+
+    def most_sensitivity(self, domain: Domain) -> float:
+        """No less than the sensitivity, known without any work."""
+        return self.sensitivity(domain)
 
     def exact(self, counts: Counts) -> Integers:
         """The un-noised integers."""
@@ -97,6 +101,9 @@ class Sketched(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ske
     def l1(self, domain: Domain) -> float:
         return float(self._lengths(domain)[1])
 
+    def most_sensitivity(self, domain: Domain) -> float:
+        return largest_norm(self.width, self.kind)
+
     def exact(self, counts: Counts) -> Integers:
         return self.sketch(counts.domain).count(counts.of(whole(self.attributes)))
 
@@ -137,6 +144,9 @@ class Dependence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="d
     def l1(self, domain: Domain) -> float:
         return self.sensitivity(domain)
 
+    def most_sensitivity(self, domain: Domain) -> float:
+        return self.sensitivity(domain)
+
     def exact(self, counts: Counts) -> Integers:
         from heterofedsyn.marginals._exact_kernel import distance
 
@@ -175,6 +185,9 @@ class Total(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="total"
     def l1(self, domain: Domain) -> float:
         return self.sensitivity(domain)
 
+    def most_sensitivity(self, domain: Domain) -> float:
+        return self.sensitivity(domain)
+
     def exact(self, counts: Counts) -> Integers:
         return np.array([counts.rows], dtype=np.int64)
 
@@ -210,6 +223,9 @@ class Haar(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="haar"):
         return 1
 
     def l1(self, domain: Domain) -> float:
+        return self.sensitivity(domain)
+
+    def most_sensitivity(self, domain: Domain) -> float:
         return self.sensitivity(domain)
 
     def exact(self, counts: Counts) -> Integers:
@@ -255,6 +271,9 @@ class Grouped(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="grou
         return 1
 
     def l1(self, domain: Domain) -> float:
+        return self.sensitivity(domain)
+
+    def most_sensitivity(self, domain: Domain) -> float:
         return self.sensitivity(domain)
 
     def exact(self, counts: Counts) -> Integers:

@@ -6,11 +6,11 @@ left out and changes none of them; everything else is for the steward.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from threading import Lock
 
 from heterofedsyn._words import Pace
 from heterofedsyn.errors import (
@@ -21,23 +21,36 @@ from heterofedsyn.errors import (
     ProtocolError,
 )
 from heterofedsyn.marginals.counts import Counts
-from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise
+from heterofedsyn.protocol.messages import study_of
+from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.schema import Schema
 from heterofedsyn.site.books import Books
-from heterofedsyn.site.consent import NotApproved, approved
+from heterofedsyn.site.consent import (
+    NotApproved,
+    approved,
+    check_study,
+    check_unit,
+    consent_folder,
+)
+from heterofedsyn.site.log import PacedLog
 from heterofedsyn.site.reading import count
 from heterofedsyn.site.schedule import on_tick
-from heterofedsyn.site.settings import SiteSettings
+from heterofedsyn.site.settings import Limits, SiteSettings
 from heterofedsyn.site.site import Desk, Price, read_query
+from heterofedsyn.site.turns import Crowded, Turns
 from heterofedsyn.sources import open_source
 
 MOST_QUERIES = 4096
 """The most queries of one study, so that a hub that pays next to nothing cannot go on for ever."""
 
 MOST_STUDY_INTEGERS = 2**27
-"""The most integers released to one study: 1 GiB on disk, and an hour of drawing noise."""
+"""The most integers released to one study: an hour of drawing noise. Their queries are kept with
+them, so what they take on disk has a limit of its own, in bytes (`SiteSettings.study_bytes`)."""
+
+MOST_WAITING = 60
+"""Queries that may wait for their turn; below the service's connections, so that all can try."""
 
 _MOST_TABLES = 2
 """Encoded tables that are kept: studies differ in their schema's atoms and in their unit."""
@@ -85,8 +98,10 @@ class Agent:
         self._books = books
         self._noise = noise
         self._log = log
+        self._paced = PacedLog(log)
+        self._refused: dict[str, _Refusals] = {}
         self._tables: OrderedDict[tuple[str, str | None, int], Counts] = OrderedDict()
-        self._turn = Lock()
+        self._turns = Turns(MOST_WAITING)
 
     @property
     def noise(self) -> NoiseSource:
@@ -99,13 +114,15 @@ class Agent:
         Raises:
             Refused: and nothing else; nothing is released then.
         """
-        # One query at a time: two that fit alone must not both be answered if they do not together.
-        # The turn lasts until the reply leaves: a second query must not tell when the first ended.
-        with self._turn, on_tick(self._settings.tick):
-            try:
-                return self._answer(message)
-            except Exception as error:
-                raise _refusal(error) from None
+        try:
+            study = study_of(message)
+            consent_folder(self._settings, study)  # who has none waits for no turn
+            # One query at a time: two that fit alone must not both be answered if they do not
+            # together.
+            with self._turns.of(study):
+                return self._in_turn(study, message)
+        except Exception as error:
+            raise _refusal(error) from None
 
     def prepare(self) -> None:
         """Read all rows once, so that what is wrong with them meets the steward and not a hub.
@@ -113,12 +130,43 @@ class Agent:
         Raises:
             HeterofedsynError: saying which row of which file cannot be read.
         """
-        with self._turn:
+        with self._turns.of(""):
             self._read(self._settings.public, self._settings.unit, 1, strict=True)
 
-    def _answer(self, message: bytes) -> bytes:
+    def _in_turn(self, study: str, message: bytes) -> bytes:
+        """The answer, unless too much work came to nothing before; counts what does."""
+        now = self._settings_now()
+        limits = self._settings.limits.strictest(now.limits)
+        # The turn lasts until the reply leaves: a second query must not tell when the first ended.
+        with on_tick(max(self._settings.tick, now.tick)):
+            refused = self._refused.setdefault(study, _Refusals())
+            refused.check(study, limits)
+            begun = time.monotonic()
+            try:
+                return self._answer(message, now, limits)
+            except BaseException:
+                refused.queries += 1
+                refused.seconds += time.monotonic() - begun
+                raise
+
+    def _settings_now(self) -> SiteSettings:
+        """The settings as they are on disk: what is stricter in them holds at once.
+
+        Raises:
+            Refused: as unavailable, if they cannot be read; the old ones may be looser.
+        """
+        try:
+            return SiteSettings.load(self._settings.folder)
+        except Exception as error:
+            raise Refused(Reason.UNAVAILABLE, _words(error)) from None
+
+    def _answer(self, message: bytes, now: SiteSettings, limits: Limits) -> bytes:
         query = read_query(message)
-        study, consent = approved(self._settings, query.study, self._books.account)
+        account = self._books.account
+        study, consent = approved(self._settings, query.study, account)
+        # What was decided at the start and what stands in the settings now must both allow it.
+        check_study(now, study)
+        check_unit(now, account)
         desk = Desk(
             site=self._settings.name,
             plan=study.plan,
@@ -130,14 +178,16 @@ class Agent:
         shelf = _Shelf(
             books=self._books,
             study=query.study,
-            cap=self._settings.cap,
-            study_cap=min(self._settings.study_cap, consent.cap),
+            unit=unit_name(study.plan.unit),
+            limits=replace(limits, study_cap=min(limits.study_cap, consent.cap)),
         )
         spent = self._books.account.spent
         answer = desk.answer(query, shelf)
-        now = self._books.account.spent
-        cost = f"rho={now.rho:.6g} spent by now" if now > spent else "for nothing, charged before"
-        self._log(f"answered query {query.label!r} of study {query.study[:12]}: {cost}")
+        total = self._books.account.spent
+        cost = f"rho={total.rho:.6g} spent by now" if total > spent else "for nothing, charged before"
+        self._paced(
+            "answered", f"answered query {query.label!r} of study {query.study[:12]}: {cost}"
+        )
         return answer
 
     def _counts(self, study: Study) -> Counts:
@@ -185,14 +235,21 @@ class _Shelf:
 
     books: Books
     study: str
-    cap: Budget
-    study_cap: Budget
+    unit: str
+    limits: Limits
 
     def kept(self, query: str) -> bytes | None:
         return self.books.kept(query)
 
     def afford(self, price: Price) -> None:
-        caps = {"cap": self.cap, "study_cap": self.study_cap}
+        limits = self.limits
+        if price.least < limits.least:
+            raise BudgetExceeded(
+                f"a part of query {price.label!r} costs rho={price.least.rho:.3g}, less than the "
+                f"least that this site takes for one, {limits.least.rho:.3g}; ask with a larger "
+                "share"
+            )
+        caps = {"cap": limits.cap, "study_cap": limits.study_cap}
         self.books.afford(self.study, price.query, price.label, price.cost, **caps)
         own = [
             charged
@@ -206,20 +263,48 @@ class _Shelf:
                 f"{integers:,} integers in all; a study gets at most {MOST_QUERIES:,} answers "
                 f"and {MOST_STUDY_INTEGERS:,} integers"
             )
+        stored = self.books.stored_on(self.study, but=price.query) + price.bytes
+        if stored > limits.study_bytes:
+            raise BudgetExceeded(
+                f"with query {price.label!r} up to {stored:,} bytes would be stored for its study, "
+                f"more than {limits.study_bytes:,}; ask for fewer pairs or larger groups"
+            )
 
     def charge(self, price: Price) -> None:
+        self.books.settle(self.unit)
         self.books.charge(
             self.study,
             price.query,
             price.label,
             price.cost,
-            cap=self.cap,
-            study_cap=self.study_cap,
+            cap=self.limits.cap,
+            study_cap=self.limits.study_cap,
             integers=price.integers,
         )
 
     def keep(self, query: str, answer: bytes, asked: bytes) -> None:
         self.books.keep(query, answer, asked)
+
+
+@dataclass
+class _Refusals:
+    """Work for one study that came to nothing, since the agent was started.
+
+    It is not kept on disk: nobody but the steward starts an agent, and by doing so gives a study
+    that failed by mistake another chance.
+    """
+
+    queries: int = 0
+    seconds: float = 0.0
+
+    def check(self, study: str, limits: Limits) -> None:
+        if self.queries >= limits.refused_queries or self.seconds >= limits.refused_seconds:
+            raise Refused(
+                Reason.UNAVAILABLE,
+                f"{self.queries:,} queries of study {study[:12]} were refused, after "
+                f"{self.seconds:,.0f} s of work; nothing of it is looked at until the agent is "
+                "started again",
+            )
 
 
 def _refusal(error: Exception) -> Refused:
@@ -228,6 +313,8 @@ def _refusal(error: Exception) -> Refused:
     match error:
         case Refused():
             return error
+        case Crowded():
+            return Refused(reason, "too many queries of one study wait for their turn")
         case NotApproved():
             reason = Reason.NOT_APPROVED
         case BudgetExceeded():

@@ -16,8 +16,8 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,10 +35,12 @@ LOCK = "ledger.lock"
 ANSWERS = "answers"
 LEDGER_VERSION: Final = 1
 MOST_KEPT_BYTES = 2**28
-MOST_ANCHOR_BYTES = 2**12
+MOST_ANCHOR_BYTES = 2**16
 _REPAIR = "`heterofedsyn site ledger repair` books what may be missing"
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, UsageError)
 """What reading an entry or an anchor ends with that was never written here."""
+
+_ALWAYS_NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 _READS = 20
 """How often a ledger that is being written is read again before its state is called disputed."""
@@ -59,9 +61,14 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Opened(_Line, frozen=True, tag="opened", kw_only=True):
-    """The first entry; no two ledgers begin alike."""
+    """The first entry; no two ledgers begin alike.
+
+    Attributes:
+        unit: what every charge protects, as statements call it; empty if that was not said.
+    """
 
     ledger: str
+    unit: str = ""
     version: Literal[1] = LEDGER_VERSION
 
 
@@ -86,16 +93,23 @@ class Repaired(_Line, frozen=True, tag="repaired", kw_only=True):
     """What was booked because entries may have been lost."""
 
 
-Entry: TypeAlias = Opened | Charged | Answered | Repaired
+class Settled(_Line, frozen=True, tag="settled", kw_only=True):
+    """What every charge of a ledger protects whose first entry does not say it; books nothing."""
+
+    unit: str
+
+
+Entry: TypeAlias = Opened | Charged | Answered | Repaired | Settled
 _DECODER = msgspec.json.Decoder[Entry](Entry)
 
 
-class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The end of the ledger as it is known elsewhere."""
 
     number: int
     head: str
     rho: float
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,6 +120,7 @@ class Account:
         answers: which charged queries got an answer that may have left.
         repaired: hash of the last repair; empty if there was none.
         head: hash of the last entry, whose number is `number`.
+        unit: what all of it protects, for life; empty as long as that was not said.
     """
 
     charges: tuple[Charged, ...]
@@ -114,6 +129,7 @@ class Account:
     repaired: str
     head: str
     number: int
+    unit: str = ""
 
     @property
     def spent(self) -> Budget:
@@ -174,8 +190,11 @@ class Books:
         self._sound = False
 
     @classmethod
-    def create(cls, folder: Path, anchor: Path) -> None:
+    def create(cls, folder: Path, anchor: Path, *, unit: str = "") -> None:
         """An empty ledger and its anchor.
+
+        Args:
+            unit: what its charges will protect; else the first charge says it.
 
         Raises:
             LedgerDisputed: if there is a ledger or an anchor; neither is ever replaced.
@@ -191,7 +210,7 @@ class Books:
                             "another place"
                         )
                 (folder / ANSWERS).mkdir(mode=0o700, exist_ok=True)
-                chain = _Chain().add(_opening())
+                chain = _Chain().add(_opening(unit))
                 _write(folder / LEDGER, chain.data)
                 _write(anchor, msgspec.json.encode(chain.anchor))
 
@@ -273,8 +292,9 @@ class Books:
                     f"nothing is left of {path} and {anchor} that says what was spent; the table "
                     "must count as spent: publish nothing more from it"
                 )
+            unit = (known.unit if known else "") or _unit_in(found)
             if not chain.lines:
-                chain = chain.add(_opening())
+                chain = chain.add(_opening(unit))
             spent = together(entry.budget for entry in found)
             larger = max(spent, Budget(0.0 if known is None else known.rho))
             booked = shortfall(together([larger, study_cap]), chain.budgets)
@@ -282,6 +302,8 @@ class Books:
             chain = chain.add(
                 Repaired(number=number, previous=chain.head, when=_now(), rho=booked.rho)
             )
+            if unit and not chain.unit:
+                chain = chain.add(_settling(chain, unit))
             if data is not None:
                 _write(folder / f"{LEDGER}.before-{number}", data)
             (folder / ANSWERS).mkdir(mode=0o700, exist_ok=True)
@@ -319,6 +341,16 @@ class Books:
     def spent_on(self, study: str) -> Budget:
         """What was charged for one study, rounded up."""
         return self.account.spent_on(study)
+
+    def stored_on(self, study: str, *, but: str = "") -> int:
+        """Bytes that the queries and answers of one study take on disk, but for one query."""
+        own = {charged.query for charged in self.account.charges if charged.study == study} - {but}
+        found = 0
+        with _saying("look at", self._folder):
+            for query in own & self._answered.keys():
+                with suppress(FileNotFoundError):  # a lost answer takes nothing
+                    found += (self._folder / ANSWERS / query).stat().st_size
+        return found
 
     def afford(
         self, study: str, query: str, label: str, cost: Budget, *, cap: Budget, study_cap: Budget
@@ -365,6 +397,23 @@ class Books:
             integers=integers,
         )
         self._append(entry)
+
+    def settle(self, unit: str) -> None:
+        """Say once and for all what the charges of this ledger protect.
+
+        Raises:
+            LedgerDisputed: if it was said before, and otherwise.
+            LedgerUnavailable: if it could not be written.
+        """
+        self._ready()
+        known = self._chain.unit
+        if not known:
+            self._append(_settling(self._chain, unit))
+        elif known != unit:
+            raise LedgerDisputed(
+                f"the ledger in {self._folder} protects every {known!r} and nothing else, so "
+                f"nothing is booked for every {unit!r}; put the site's unit back as it was"
+            )
 
     def kept(self, query: str) -> bytes | None:
         """The answer to a query that may have left, if any.
@@ -559,7 +608,11 @@ class _Chain:
 
     @property
     def anchor(self) -> Anchor:
-        return Anchor(self.number, self.head, together(self.budgets).rho)
+        return Anchor(self.number, self.head, together(self.budgets).rho, self.unit)
+
+    @property
+    def unit(self) -> str:
+        return _unit_in(self.entries)
 
     @property
     def account(self) -> Account:
@@ -571,11 +624,24 @@ class _Chain:
             repaired=_hash(self.lines[repairs[-1]]) if repairs else "",
             head=self.head,
             number=self.number,
+            unit=self.unit,
         )
 
 
-def _opening() -> Opened:
-    return Opened(number=0, previous="", when=_now(), rho=0.0, ledger=secrets.token_hex(16))
+def _opening(unit: str) -> Opened:
+    return Opened(
+        number=0, previous="", when=_now(), rho=0.0, ledger=secrets.token_hex(16), unit=unit
+    )
+
+
+def _settling(chain: _Chain, unit: str) -> Settled:
+    return Settled(number=chain.number + 1, previous=chain.head, when=_now(), rho=0.0, unit=unit)
+
+
+def _unit_in(entries: Iterable[Entry]) -> str:
+    """What the first entry says is protected that says anything."""
+    said = (entry.unit for entry in entries if isinstance(entry, Opened | Settled))
+    return next((unit for unit in said if unit), "")
 
 
 def _entry(line: bytes) -> Entry | None:
@@ -689,7 +755,7 @@ def _lock_both(folder: Path, anchor: Path) -> tuple[int, int]:
 
 
 def _lock(path: Path, folder: Path) -> int:
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -727,11 +793,16 @@ def _saying(verb: str, path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Put a file in place whole; on return it is on disk under its name."""
+    """Put a file in place whole; on return it is on disk under its name.
+
+    Others may be able to write beside an anchor, so what is made there is always new: a link that
+    somebody planted under its name is removed, not followed.
+    """
     path = Path(os.path.realpath(path))
     new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)  # left by a machine that failed, or planted
+    file = os.open(new, os.O_WRONLY | _ALWAYS_NEW | os.O_CLOEXEC, 0o600)
     try:
-        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             _put(file, data, 0)
             os.fsync(file)

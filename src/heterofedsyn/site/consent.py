@@ -12,9 +12,10 @@ from heterofedsyn._files import file_written_whole, read_whole, written_whole
 from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.trust import Local
+from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.site.books import Account, Books
-from heterofedsyn.site.settings import SiteSettings
+from heterofedsyn.site.settings import SETTINGS, SiteSettings
 
 STUDY = "study.toml"
 CONSENT = "consent.json"
@@ -72,21 +73,52 @@ def check_study(settings: SiteSettings, study: Study) -> None:
             f"the study is for {', '.join(plan.sites)}; this site is called {settings.name!r}"
         )
     check_trust(study)
-    if study.public.fingerprint != settings.public.fingerprint:
-        raise NotApproved(
-            f"the study has another schema than {settings.schema}; agree on one, to the letter"
-        )
-    if settings.unit is not None and plan.unit != settings.unit:
+    check_schema(settings, study)
+    if plan.unit != settings.unit:
+        # One row of a person can bring in another of theirs: a ledger of records would book a
+        # quarter of what that costs, and one of persons too little for everybody with many rows.
         found = "records" if plan.unit is None else f"units of {plan.unit!r}"
-        raise NotApproved(
-            f"the study protects {found}, but this site's unit is {settings.unit!r}; the study "
-            "needs that unit"
+        own = (
+            "site protects records; the study must name no unit"
+            if settings.unit is None
+            else f"site's unit is {settings.unit!r}; the study needs that unit"
         )
+        raise NotApproved(f"the study protects {found}, but this {own}")
     if plan.budget > settings.study_cap:
         raise NotApproved(
             f"the study may spend rho={plan.budget.rho:.6g}, more than the cap per study, "
             f"rho={settings.study_cap.rho:.6g} (epsilon {settings.study_epsilon:g} at delta "
             f"{settings.delta:g})"
+        )
+
+
+def check_schema(settings: SiteSettings, study: Study) -> None:
+    """Refuse a study of another schema, before anything is computed for its own.
+
+    Raises:
+        NotApproved: naming the site's schema.
+    """
+    if study.public.fingerprint != settings.public.fingerprint:
+        raise NotApproved(
+            f"the study has another schema than {settings.schema}; agree on one, to the letter"
+        )
+
+
+def check_unit(settings: SiteSettings, account: Account) -> None:
+    """Refuse to go on with a ledger that was founded to protect something else.
+
+    What is booked for persons says nothing of records, and the other way round, so their sum would
+    be a guarantee for neither.
+
+    Raises:
+        NotApproved: saying what the ledger protects.
+    """
+    own = unit_name(settings.unit)
+    if account.unit not in ("", own):
+        raise NotApproved(
+            f"the ledger in {settings.folder} protects every {account.unit!r} since it was "
+            f"founded, but {SETTINGS} now says {own!r}; put the unit back as it was: a ledger has "
+            "one for life"
         )
 
 
@@ -113,6 +145,7 @@ def approve(settings: SiteSettings, study: Study, *, who: str, now: datetime) ->
     check_study(settings, study)
     _check_who(who)
     account = Books.read(settings.folder, settings.anchor)
+    check_unit(settings, account)
     plan = study.plan
     consent = Consent(
         study=study.fingerprint,
@@ -150,8 +183,23 @@ def approved(settings: SiteSettings, fingerprint: str, account: Account) -> tupl
             f"the ledger was repaired after study {fingerprint[:12]} was approved, so what the "
             "study spent may be missing from it; approve the study again if it may go on"
         )
+    check_unit(settings, account)
     check_study(settings, study)
     return study, consent
+
+
+def consent_folder(settings: SiteSettings, fingerprint: str) -> Path:
+    """Where the consent once given to a study lies; nothing of it is read.
+
+    Raises:
+        NotApproved: if there never was one.
+    """
+    if not _FINGERPRINT.fullmatch(fingerprint):
+        raise NotApproved("this names no study: a fingerprint has 64 letters and digits")
+    folder = settings.studies / fingerprint
+    if not (folder / CONSENT).exists():
+        raise NotApproved(f"study {fingerprint[:12]} was not approved")
+    return folder
 
 
 def recorded(settings: SiteSettings, fingerprint: str) -> tuple[Study, Consent]:
@@ -161,11 +209,7 @@ def recorded(settings: SiteSettings, fingerprint: str) -> tuple[Study, Consent]:
         NotApproved: if there never was one, or study or schema changed since.
         HeterofedsynError: if what is there cannot be read.
     """
-    if not _FINGERPRINT.fullmatch(fingerprint):
-        raise NotApproved("this names no study: a fingerprint has 64 letters and digits")
-    folder = settings.studies / fingerprint
-    if not (folder / CONSENT).exists():
-        raise NotApproved(f"study {fingerprint[:12]} was not approved")
+    folder = consent_folder(settings, fingerprint)
     consent, study = read_consent(folder / CONSENT), Study.load(folder / STUDY)
     if not consent.study == study.fingerprint == fingerprint:
         raise NotApproved(f"study {fingerprint[:12]} changed after it was approved")

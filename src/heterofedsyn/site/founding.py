@@ -7,6 +7,7 @@ from pathlib import Path
 
 from heterofedsyn._files import written_whole
 from heterofedsyn.errors import UsageError
+from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.site.books import Books
 from heterofedsyn.site.receipt import make_key
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
@@ -34,7 +35,7 @@ def found_site(settings: SiteSettings) -> str:
             _write(partial / SETTINGS, settings.to_toml())
             key = make_key(partial / "key.pem")
             _write(partial / "key.pub", f"{key}\n")
-            Books.create(partial, settings.anchor)
+            Books.create(partial, settings.anchor, unit=unit_name(settings.unit))
             anchored = True
     except BaseException:
         if anchored:

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Protocol
 
 from heterofedsyn.errors import HeterofedsynError, UsageError
-from heterofedsyn.protocol.messages import MOST_BYTES
+from heterofedsyn.protocol.limits import MOST_ANSWER_BYTES, MOST_INTEGERS, MOST_QUERY_BYTES
 from heterofedsyn.site.agent import Reason, Refused
+from heterofedsyn.site.log import PacedLog
 from heterofedsyn.site.settings import SiteSettings
-from heterofedsyn.site.site import MOST_INTEGERS, MOST_QUERY_BYTES
 
 MOST_CONNECTIONS = 64
 MOST_WAITING_BYTES = 8 * MOST_QUERY_BYTES
@@ -74,7 +74,8 @@ class Service:
         self._path = settings.socket
         self._group = settings.group_id
         self._askers = settings.askers
-        self._log = log
+        self._settings = settings
+        self._log = PacedLog(log)
         self._request_seconds, self._stop_seconds = request_seconds, stop_seconds
         self._room = _Room(MOST_WAITING_BYTES, "too many large requests at once")
         self._unread = _Room(
@@ -83,6 +84,7 @@ class Service:
         self._threads: set[threading.Thread] = set()
         self._asking: set[socket.socket] = set()
         self._turn = threading.Lock()
+        self._waking = threading.RLock()  # a signal may come while its holder is stopped or closed
         self._listener: socket.socket | None = None
         self._made: tuple[int, int] | None = None
         self._woken, self._waker = os.pipe()
@@ -145,16 +147,21 @@ class Service:
                 continue
             except OSError as error:  # out of file descriptors, or the peer has gone
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-                    self._log(f"cannot take a connection: {_reason(error)}")
+                    self._log("no connection", f"cannot take a connection: {_reason(error)}")
                     time.sleep(0.1)
                 continue
             self._start(connection)
         self._end()
 
     def stop(self) -> None:
-        """End `run`; may be called from a signal handler or another thread."""
-        with suppress(BlockingIOError):  # it is full of wake-up calls already
-            os.write(self._waker, b".")
+        """End `run`; may be called from a signal handler or another thread, also when it is late.
+
+        Once the pipe is closed its number may be that of another file, so it is written to no more.
+        """
+        with self._waking:
+            if self._waker >= 0:
+                with suppress(BlockingIOError):  # it is full of wake-up calls already
+                    os.write(self._waker, b".")
 
     @property
     def busy(self) -> bool:
@@ -168,8 +175,13 @@ class Service:
             self._listener.close()
             self._listener = None
             self._remove()
-        for end in (self._woken, self._waker):
-            os.close(end)
+        with self._waking:
+            ends = (self._woken, self._waker)
+            self._woken = self._waker = -1
+        for end in ends:
+            if end >= 0:
+                os.close(end)
+        self._log.close()
 
     def _end(self) -> None:
         """Nobody new may ask, and who asked is answered, if that takes no longer than agreed."""
@@ -201,69 +213,87 @@ class Service:
         user = _peer(connection)
         if user not in self._askers:
             allowed = ", ".join(map(str, sorted(self._askers)))
-            self._log(f"refused a connection of user {user}: only {allowed} may ask")
+            text = f"refused a connection of user {user}: only {allowed} may ask"
+            self._log("a user who may not ask", text)
             connection.close()
             return
-        thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+        thread = threading.Thread(target=self._serve, args=(connection, user), daemon=True)
         with self._turn:
             full = len(self._threads) >= MOST_CONNECTIONS
             if not full:
                 self._threads.add(thread)
                 self._asking.add(connection)
         if full:
-            self._log(f"refused a connection: {MOST_CONNECTIONS} are open already")
+            text = f"refused a connection: {MOST_CONNECTIONS} are open already"
+            self._log("too many connections", text)
             with connection:
                 _try_reply(connection, Reason.UNAVAILABLE, b"", 1.0)
             return
         try:
             thread.start()
         except RuntimeError:  # the operating system gives no more threads
-            self._log("refused a connection: there is no thread for it")
+            self._log("no thread", "refused a connection: there is no thread for it")
             with self._turn:
                 self._asking.discard(connection)
                 self._threads.discard(thread)
             with connection:
                 _try_reply(connection, Reason.UNAVAILABLE, b"", 1.0)
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, connection: socket.socket, user: int) -> None:
         try:
             with connection:
-                self._one(connection)
+                self._one(connection, user)
         finally:
             with self._turn:
                 self._asking.discard(connection)
                 self._threads.discard(threading.current_thread())
 
-    def _one(self, connection: socket.socket) -> None:
+    def _one(self, connection: socket.socket, user: int) -> None:
         """One request and its reply."""
         reason: Reason | None = None
         answer = b""
         try:
             with self._request(connection) as message:
+                self._check_still_allowed(user)
                 answer = self._agent.answer(message)
         except Refused as refusal:
             reason = refusal.reason
-            self._log(f"refused ({reason}): {refusal}")
+            self._log(f"refused ({reason})", f"refused ({reason}): {refusal}")
         except (OSError, TimeoutError) as error:
-            self._log(f"a request did not arrive: {_reason(error)}")
+            self._log("no request", f"a request did not arrive: {_reason(error)}")
             return
         except Exception as error:
             # Whatever it is, its text could quote a record, and the hub learns nothing from it.
             reason = Reason.UNAVAILABLE
-            self._log(f"refused ({reason}): unexpected {type(error).__name__}; please report this")
+            text = f"refused ({reason}): unexpected {type(error).__name__}; please report this"
+            self._log("unexpected", text)
         try:
             with self._unread.take(len(answer)):
                 self._reply(connection, reason, answer)
         except Refused as refusal:
             del answer
-            self._log(f"refused ({refusal.reason}): {refusal}")
+            self._log(f"refused ({refusal.reason})", f"refused ({refusal.reason}): {refusal}")
             self._reply(connection, refusal.reason, b"")
+
+    def _check_still_allowed(self, user: int) -> None:
+        """Refuse a user whom the settings no longer name; whom they name now waits for a restart.
+
+        Raises:
+            Refused: as unavailable if the settings cannot be read.
+        """
+        try:
+            allowed = SiteSettings.load(self._settings.folder).askers
+        except HeterofedsynError as error:
+            raise Refused(Reason.UNAVAILABLE, str(error)) from None
+        if user not in allowed:
+            raise Refused(Reason.UNAVAILABLE, f"user {user} may no longer ask, by the settings")
 
     def _reply(self, connection: socket.socket, reason: Reason | None, answer: bytes) -> None:
         if not _try_reply(connection, reason, answer, self._request_seconds):
-            self._log("a reply was not taken; the same query again gets the same answer")
+            text = "a reply was not taken; the same query again gets the same answer"
+            self._log("not taken", text)
         elif reason is None:
-            self._log(f"sent {len(answer):,} bytes")
+            self._log("sent", f"sent {len(answer):,} bytes")
 
     @contextmanager
     def _request(self, connection: socket.socket) -> Iterator[bytes]:
@@ -321,7 +351,7 @@ def ask(path: Path, message: bytes, timeout: float) -> bytes:
                 pass  # refused before all of it was read; the reply says why
             status = _receive(connection, 1, until)[0]
             (length,) = _LENGTH.unpack(_receive(connection, _LENGTH.size, until))
-            if length > MOST_BYTES:
+            if length > MOST_ANSWER_BYTES:
                 raise Refused(Reason.UNAVAILABLE, f"the agent at {path} sends too much")
             answer = _receive(connection, length, until)
     except (OSError, ValueError) as error:

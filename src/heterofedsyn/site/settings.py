@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import grp
+import math
 import os
 import pwd
 from collections.abc import Callable
@@ -27,6 +28,38 @@ MOST_ROWS = 2**50
 MOST_SOCKET_PATH = 107
 """Bytes that the operating system allows in the path of a Unix socket."""
 
+MOST_UNIT = 1_000
+
+LEAST_RHO = 1e-10
+"""A hundredth of what any method asks of 64 columns at epsilon 0.2; see tests/test_preview.py."""
+
+STUDY_BYTES = 2**30
+REFUSED_QUERIES = 2_000
+REFUSED_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What holds a hub back, study by study and in all; `least` is for one part of a query."""
+
+    cap: Budget
+    study_cap: Budget
+    least: Budget
+    study_bytes: int
+    refused_queries: int
+    refused_seconds: float
+
+    def strictest(self, other: Limits) -> Limits:
+        """Of each limit the stricter one."""
+        return Limits(
+            cap=min(self.cap, other.cap),
+            study_cap=min(self.study_cap, other.study_cap),
+            least=max(self.least, other.least),
+            study_bytes=min(self.study_bytes, other.study_bytes),
+            refused_queries=min(self.refused_queries, other.refused_queries),
+            refused_seconds=min(self.refused_seconds, other.refused_seconds),
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class SiteSettings:
@@ -39,10 +72,16 @@ class SiteSettings:
         source: location of the private rows: a file, or a query of a database; no password.
         epsilon: the most that the table may ever spend, at this delta.
         study_epsilon: the most that one study may spend, at the same delta.
-        unit: column that identifies a person; studies must then protect persons.
+        unit: column that identifies a person: studies must then protect persons, and without one
+            records. The ledger keeps it for life.
         rows: more rows than the table has, generously rounded up. How rows are counted follows it
             and not their number, which the time of an answer would else tell.
         tick: seconds; a reply leaves a whole number of them after its query's turn began.
+        least_rho: the least that one part of a query must cost.
+        study_bytes: the most that queries and answers of one study may take on disk.
+        refused_queries: the most queries of one study that get no answer; the next one, and what
+            comes after it, are not looked at.
+        refused_seconds: likewise, the most that looking at them may take.
         anchor: file, best on another disk, that repeats the end of the ledger.
         socket: path of the socket on which the agent answers, in a folder of its own.
         engine: user, by name or number, that carries messages; besides the agent's own user
@@ -64,6 +103,10 @@ class SiteSettings:
     unit: str | None = None
     rows: int | None = None
     tick: float = TICK
+    least_rho: float = LEAST_RHO
+    study_bytes: int = STUDY_BYTES
+    refused_queries: int = REFUSED_QUERIES
+    refused_seconds: float = REFUSED_SECONDS
 
     def __post_init__(self) -> None:
         check_site_name(self.name)
@@ -92,6 +135,13 @@ class SiteSettings:
                 f"socket ({self.socket}) is longer than {MOST_SOCKET_PATH} bytes; the operating "
                 "system takes no more"
             )
+        if self.unit is not None and not 1 <= len(self.unit) <= MOST_UNIT:
+            raise UsageError(f"unit must be the name of a column, of 1 to {MOST_UNIT:,} letters")
+        if not 0 <= self.least_rho < math.inf:
+            raise UsageError(f"least_rho ({self.least_rho}) must be a number from 0 on")
+        for name in ("study_bytes", "refused_queries", "refused_seconds"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name} ({getattr(self, name)}) must be above 0")
         if self.study_cap > self.cap:
             raise UsageError(
                 f"study_epsilon ({self.study_epsilon:g}) must be at most epsilon ({self.epsilon:g})"
@@ -142,6 +192,18 @@ class SiteSettings:
     def study_cap(self) -> Budget:
         """The most that one study may spend."""
         return Budget.of(epsilon=self.study_epsilon, delta=self.delta)
+
+    @property
+    def limits(self) -> Limits:
+        """All that these settings hold a hub to."""
+        return Limits(
+            cap=self.cap,
+            study_cap=self.study_cap,
+            least=Budget(self.least_rho),
+            study_bytes=self.study_bytes,
+            refused_queries=self.refused_queries,
+            refused_seconds=self.refused_seconds,
+        )
 
     @property
     def public(self) -> Schema:
@@ -233,6 +295,10 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     unit: str | None = None
     rows: int | None = None
     tick: float = TICK
+    least_rho: float = LEAST_RHO
+    study_bytes: int = STUDY_BYTES
+    refused_queries: int = REFUSED_QUERIES
+    refused_seconds: float = REFUSED_SECONDS
 
     def settings(self, folder: Path) -> SiteSettings:
         """The settings of the site in this folder."""
@@ -251,6 +317,10 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             unit=self.unit,
             rows=self.rows,
             tick=self.tick,
+            least_rho=self.least_rho,
+            study_bytes=self.study_bytes,
+            refused_queries=self.refused_queries,
+            refused_seconds=self.refused_seconds,
         )
 
 

@@ -16,21 +16,8 @@ from heterofedsyn.privacy.ledger import Ledger
 from heterofedsyn.privacy.noise import Calibration, NoiseSource, add_noise
 from heterofedsyn.privacy.trust import Local, Trust
 from heterofedsyn.protocol import Answer, Part, Plan, Query, Released, decode, encode
+from heterofedsyn.protocol.limits import check_length, check_query, most_answer_bytes
 from heterofedsyn.schema import Domain, EncodedTable
-
-MOST_QUERY_BYTES = 2**24
-"""The longest query: its parts take some thirty times its bytes of memory once they are read."""
-
-MOST_WORK = 2**26
-"""The most cells one answer may be made from, so that no query can exhaust a site's memory."""
-
-MOST_PART_WORK = 2**24
-"""The most cells for one part of it; drawing a sketch's matrix of so many takes a gigabyte."""
-
-MOST_INTEGERS = 2**23
-"""The most integers in one answer: 64 MiB, and 3.5 minutes at 25 microseconds for each."""
-
-MOST_LABEL = 200
 
 
 @dataclass(frozen=True)
@@ -42,6 +29,10 @@ class Price:
     label: str
     cost: Budget
     integers: int
+    least: Budget
+    """What its cheapest part costs."""
+    bytes: int
+    """That query and answer take at most when they are kept."""
 
 
 class Store(Protocol):
@@ -102,13 +93,19 @@ class Desk:
             return kept
         self._check(query)
         budget = self.plan.budget
+        integers = sum(part.statistic.integers(self.domain) for part in query.parts)
         price = Price(
             query=fingerprint,
             label=query.label,
             cost=together(budget.part(part.share) for part in query.parts),
-            integers=sum(part.statistic.integers(self.domain) for part in query.parts),
+            integers=integers,
+            least=budget.part(min(part.share for part in query.parts)),
+            bytes=len(encode(query)) + most_answer_bytes(integers, len(query.parts)),
         )
-        # What cannot be paid is refused before any work is done for it.
+        # What cannot be noised or paid is refused before any work is done for it: the sensitivity
+        # of a sketch needs its matrix, a bound on it does not.
+        noisiest = max(query.parts, key=lambda part: self._bound(part) / math.sqrt(part.share))
+        self._calibrate(noisiest, budget, self._bound(noisiest))
         store.afford(price)
         calibrations = [self._calibrate(part, budget) for part in query.parts]
         # COUNT
@@ -141,36 +138,26 @@ class Desk:
         return answer
 
     def _check(self, query: Query) -> None:
-        if len(query.label) > MOST_LABEL:
-            raise ProtocolError(f"a label of {len(query.label):,} characters is too long")
         if query.study != self.plan.fingerprint:
             raise ProtocolError(f"query {query.label!r} belongs to another study")
         if query.to not in (None, self.site):
             raise ProtocolError(f"query {query.label!r} is for another site")
-        if not query.parts:
-            raise ProtocolError(f"query {query.label!r} asks for nothing")
-        for part in query.parts:
-            if not (math.isfinite(part.share) and 0 < part.share <= 1):
-                raise ProtocolError(f"a share of {part.share} must be above 0 and at most 1")
-            part.statistic.check(self.domain)
-        work = [part.statistic.work(self.domain) for part in query.parts]
-        for needed, most in ((max(work), MOST_PART_WORK), (sum(work), MOST_WORK)):
-            if needed > most:
-                raise ProtocolError(
-                    f"query {query.label!r} needs {needed:,} cells, more than {most:,}; ask for "
-                    "fewer pairs, smaller sketches or fewer bins"
-                )
-        integers = sum(part.statistic.integers(self.domain) for part in query.parts)
-        if integers > MOST_INTEGERS:
-            raise ProtocolError(
-                f"query {query.label!r} asks for {integers:,} integers, more than "
-                f"{MOST_INTEGERS:,}; ask for fewer pairs at a time or take fewer bins"
-            )
+        check_query(query, self.domain)
 
-    def _calibrate(self, part: Part, budget: Budget) -> Calibration:
-        moved, l1 = moves(part.statistic, self.domain, self.plan.rows_per_unit)
+    def _bound(self, part: Part) -> float:
+        return part.statistic.most_sensitivity(self.domain)
+
+    def _calibrate(self, part: Part, budget: Budget, bound: float | None = None) -> Calibration:
+        """The noise of a part, or of one like it that a record moves by as much as the bound."""
+        rows, statistic = self.plan.rows_per_unit, part.statistic
+        if bound is None:
+            sensitivity = statistic.sensitivity(self.domain)
+            moved, l1 = moves(statistic, self.domain, rows)
+        else:
+            sensitivity, moved = bound, statistic.integers(self.domain)
+            l1 = rows * math.sqrt(moved) * bound
         return Calibration.of(
-            sensitivity=part.statistic.sensitivity(self.domain) * self.plan.rows_per_unit,
+            sensitivity=sensitivity * rows,
             budget=budget.part(part.share),
             integers=moved,
             trust=self.trust,
@@ -184,10 +171,7 @@ def read_query(message: bytes) -> Query:
     Raises:
         ProtocolError: if it is anything else, or longer than any query need be.
     """
-    if len(message) > MOST_QUERY_BYTES:
-        raise ProtocolError(
-            f"a query of {len(message):,} bytes is over the limit of {MOST_QUERY_BYTES:,}"
-        )
+    check_length(len(message))
     return decode(message, Query)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noise import NoiseSource
 from heterofedsyn.protocol import Plan, Study
+from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.schema import Schema
 from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.books import Books
@@ -77,7 +78,7 @@ class SiteOnDisk:
             Path(settings.source).write_bytes(rows)
         else:
             pyarrow.csv.write_csv(rows, settings.source)
-        Books.create(settings.folder, settings.anchor)
+        Books.create(settings.folder, settings.anchor, unit=unit_name(settings.unit))
         settings.studies.mkdir()
         (settings.folder / SETTINGS).write_text(settings.to_toml())
         made = cls(settings)
