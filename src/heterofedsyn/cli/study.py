@@ -274,6 +274,6 @@ def _line(found: RoundProgress) -> str:
     text = (
         f"  round {found.round}: {found.label}, {count(found.parts, 'release')}, "
         f"{len(found.answered)} of {count(len(found.asked), 'site')} answered, "
-        f"{size(sum(found.received.values()))}, {found.seconds:.1f} s"
+        f"{size(sum(found.received.values()))}, within {found.seconds:.0f} s"
     )
     return "; ".join([text, *(f"{absence.site} {absence.reason}" for absence in found.absent)])

@@ -22,7 +22,11 @@ from heterofedsyn.synthesis import Measured, Measurement
 SUM = "sum"
 """The name under which the sum over sites answers when only the sum is seen."""
 
-NO_ANSWER = "gave no answer in time"
+NO_ANSWER = "gave no answer"
+"""Too late or not at all: all that a release says of it, since how long counting takes is private.
+"""
+
+UNAVAILABLE = "refused (unavailable)"
 NOT_ASKED = "was not asked again"
 TOO_MANY = "told of more rows than the study lets a site have"
 TOO_FEW = "told counts far below any that rows give"

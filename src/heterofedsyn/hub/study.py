@@ -11,8 +11,10 @@ from heterofedsyn.hub.method import Method, Outcome, Setting
 from heterofedsyn.hub.methods import make_method
 from heterofedsyn.hub.release import Missed, Release, RunRecord, Scaled
 from heterofedsyn.hub.rounds import (
+    NO_ANSWER,
     NOT_ASKED,
     SUM,
+    UNAVAILABLE,
     Ask,
     Reply,
     Roll,
@@ -145,8 +147,15 @@ def _missed(rounds: Sequence[Round], plan: Plan) -> tuple[Missed, ...]:
         reasons = {absence.site: absence.reason for absence in round_.absent}
         for site in plan.sites:
             if site in reasons:
-                found.append(Missed(site, number, label, reasons[site]))
+                found.append(Missed(site, number, label, _published(reasons[site])))
             elif site in gone and round_.query.to in (None, site):
                 found.append(Missed(site, number, label, NOT_ASKED))
         gone.update(reasons)
     return tuple(found)
+
+
+def _published(reason: str) -> str:
+    """A reason as a release tells it: whether a site was late, failed or could not be reached would
+    say something of how long it took, and is for the coordinator alone.
+    """
+    return NO_ANSWER if reason == UNAVAILABLE or reason.startswith(NO_ANSWER) else reason

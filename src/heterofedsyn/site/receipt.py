@@ -48,6 +48,7 @@ class ReleasedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     Attributes:
         number: of the entry in the ledger.
+        when: the day (UTC).
         query: fingerprint of the query.
         answer: SHA-256 of the answer; None if it was charged but never left.
     """
@@ -222,12 +223,12 @@ def issue(
         spent_epsilon=spent.epsilon(plan.delta, plan.conversion),
         simulated_noise=any(simulated for _, simulated in found),
         consent_by=consent.who,
-        consent_when=consent.when,
+        consent_when=_day(consent.when),
         releases=tuple(released for released, _ in found),
-        repairs=tuple(BookedRepair(one.number, one.when, one.rho) for one in account.repairs),
+        repairs=tuple(BookedRepair(one.number, _day(one.when), one.rho) for one in account.repairs),
         ledger_number=account.number,
         ledger_head=account.head,
-        issued=now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        issued=now.astimezone(UTC).strftime("%Y-%m-%d"),
         software=f"heterofedsyn {__version__}",
     )
     key = _read_key(settings.key)
@@ -254,6 +255,13 @@ def read_public_key(text: str) -> str:
         raise UsageError(f"{path}: this is no public key") from None
     _raw(text)
     return text
+
+
+def _day(moment: str) -> str:
+    """A moment as a receipt, which others read, may tell it: charges to the second would say how
+    long each answer took. The ledger itself stays with the steward.
+    """
+    return moment[: len("2030-01-02")]
 
 
 def _released(folder: Path, charged: Charged, stored: str | None) -> tuple[ReleasedAnswer, bool]:
@@ -284,7 +292,7 @@ def _released(folder: Path, charged: Charged, stored: str | None) -> tuple[Relea
         )
     entry = ReleasedAnswer(
         number=charged.number,
-        when=charged.when,
+        when=_day(charged.when),
         label=charged.label,
         query=charged.query,
         rho=charged.rho,

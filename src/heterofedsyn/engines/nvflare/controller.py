@@ -21,7 +21,7 @@ from nvflare.apis.signal import Signal
 from nvflare.apis.workspace import Workspace
 
 from heterofedsyn._files import file_written_whole
-from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress, State
+from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress, State, rough
 from heterofedsyn.engines.nvflare.task import (
     ANSWER,
     PROGRESS,
@@ -177,7 +177,7 @@ class StudyController(Controller):  # type: ignore[misc]
                         state,
                         answered=tuple(s for s, r in replies.items() if isinstance(r, Answer)),
                         absent=tuple(r for r in replies.values() if isinstance(r, Absence)),
-                        seconds=time.monotonic() - begun,
+                        seconds=rough(time.monotonic() - begun),
                         received=dict(received),
                     )
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 
 import msgspec
@@ -23,7 +24,8 @@ class RoundProgress(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         round: counted from 1.
         resumed: taken from the journal, so that nobody was asked.
-        seconds: from asking to the last answer.
+        seconds: from asking to the last answer, rounded up to tens: who waited for whom, and how
+            long exactly, is nobody else's business.
         sent: bytes to each site.
         received: bytes from each site that answered.
     """
@@ -39,6 +41,15 @@ class RoundProgress(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     sent: int = 0
     received: dict[str, int] = {}
+
+
+def rough(seconds: float) -> float:
+    """A time as it may be published: the next ten seconds.
+
+    >>> rough(0.2), rough(10.0), rough(31.4)
+    (10.0, 10.0, 40.0)
+    """
+    return 10.0 * max(1, math.ceil(seconds / 10))
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
