@@ -128,19 +128,9 @@ def test_nvflare_job_can_give_the_executor_no_settings() -> None:
 
 # THE STUDY'S TEXT
 
-MEANT = (
-    "{$HUB_SECRET}",
-    "{{a}}",
-    "{x}",
-    "{JOB_ID}",
-    "{WORKSPACE}",
-    "{",
-    "}}",
-    "$HOME",
-    "@me",
-    "# no",
-)
-"""What NVFlare's configuration, or a shell, would take for more than letters."""
+MEANT = ("{$HUB_SECRET}", "{{a}}", "{x}", "{JOB_ID}", "{workflows}", "{", "${HOME}", "@me", "# no")
+"""What NVFlare's configuration, or a shell, takes for more than letters; one of them at a time,
+since a text that it cannot make sense of is left as it is."""
 
 
 def as_nvflare_reads(job: Path, root: Path) -> StudyController:
@@ -164,13 +154,13 @@ def as_nvflare_reads(job: Path, root: Path) -> StudyController:
     return found
 
 
+@pytest.mark.parametrize("word", MEANT)
 def test_no_letter_of_a_study_means_anything_to_nvflare(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HUB_SECRET", "a password of the server")
-    monkeypatch.setenv("a", "another")
-    schema = Schema((CategoricalColumn("{x}", MEANT), CategoricalColumn("{{b}}", ("v", "w"))))
-    study = make_study(schema, unit="{$HUB_SECRET}", rows_per_unit=1)
+    schema = Schema((CategoricalColumn("c", (word, "other")), CategoricalColumn(word, ("v", "w"))))
+    study = make_study(schema, unit=f"id {word}", rows_per_unit=1)
     controller = as_nvflare_reads(
         write_job(study, tmp_path / "job", resume=True), tmp_path / "root"
     )
