@@ -538,7 +538,7 @@ def test_too_little_memory_is_one_line(desk: Desk, monkeypatch: pytest.MonkeyPat
 
 def test_an_error_is_one_line_whatever_a_path_holds(desk: Desk) -> None:
     desk.run("sample", "a\nb\x1b[31m")
-    desk.refused(1, "folder a b [31m;")
+    desk.refused(1, r"folder a\nb\x1b[31m;")
 
 
 def test_an_error_of_the_system_names_its_file_and_what_to_do(

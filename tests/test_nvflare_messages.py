@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,19 +11,39 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from nvflare.apis.fl_constant import ReturnCode
+from hypothesis import given
+from hypothesis import strategies as st
+from nvflare.apis.fl_constant import FLContextKey, ReservedKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
+from nvflare.apis.workspace import Workspace
+from nvflare.fuel.utils.config_service import ConfigService
+from nvflare.private.fed.server.server_json_config import ServerJsonConfigurator
 
 from heterofedsyn.engines.nvflare.controller import StudyController, read_reply
 from heterofedsyn.engines.nvflare.executor import SOCKET, AgentExecutor
-from heterofedsyn.engines.nvflare.task import ANSWER, QUERY, REASON, SECONDS, TASK
+from heterofedsyn.engines.nvflare.job import read_progress, write_job
+from heterofedsyn.engines.nvflare.task import (
+    ANSWER,
+    PROGRESS_FILE,
+    QUERY,
+    REASON,
+    RESULT,
+    SECONDS,
+    STUDY_FILE,
+    TASK,
+    pack,
+    unpack,
+)
+from heterofedsyn.errors import UsageError
 from heterofedsyn.hub import Absence
 from heterofedsyn.hub.rounds import Reply
 from heterofedsyn.protocol import Answer, encode
+from heterofedsyn.schema import CategoricalColumn, Schema
 from heterofedsyn.site.agent import Reason
 from quorum_support import SITES, asked, study_of
+from site_support import make_study
 
 pytestmark = pytest.mark.thorough
 
@@ -102,3 +124,67 @@ def test_nvflare_executor_does_nothing_but_answer_queries() -> None:
 def test_nvflare_job_can_give_the_executor_no_settings() -> None:
     with pytest.raises(TypeError):
         AgentExecutor(socket="elsewhere")
+
+
+# THE STUDY'S TEXT
+
+MEANT = ("{$HUB_SECRET}", "{{a}}", "{x}", "{JOB_ID}", "{workflows}", "{", "${HOME}", "@me", "# no")
+"""What NVFlare's configuration, or a shell, takes for more than letters; one of them at a time,
+since a text that it cannot make sense of is left as it is."""
+
+
+def as_nvflare_reads(job: Path, root: Path) -> StudyController:
+    """The controller that a server builds from a job: by NVFlare's own reader."""
+    app = job / "server"
+    (root / "startup").mkdir(parents=True)
+    (root / "local").mkdir()
+    place = Workspace(str(root), site_name="server")
+    args = argparse.Namespace(job_id="job", workspace=str(root), set=None)
+    ConfigService.initialize(section_files={}, config_path=[str(app)], parsed_args=args)
+    reader = ServerJsonConfigurator(
+        workspace_obj=place,
+        config_file_name=str(app / "config" / "config_fed_server.json"),
+        args=args,
+        app_root=str(app),
+    )
+    reader.configure()
+    (workflow,) = reader.runner_config.workflows
+    found = workflow.controller
+    assert isinstance(found, StudyController)
+    return found
+
+
+@pytest.mark.parametrize("word", MEANT)
+def test_no_letter_of_a_study_means_anything_to_nvflare(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HUB_SECRET", "a password of the server")
+    schema = Schema((CategoricalColumn("c", (word, "other")), CategoricalColumn(word, ("v", "w"))))
+    study = make_study(schema, unit=f"id {word}", rows_per_unit=1)
+    controller = as_nvflare_reads(
+        write_job(study, tmp_path / "job", resume=True), tmp_path / "root"
+    )
+    context = FLContext()
+    place = Workspace(str(tmp_path / "root"), site_name="server")
+    context.set_prop(FLContextKey.WORKSPACE_OBJECT, place)
+    context.set_prop(ReservedKey.RUN_NUM, "job")
+    run = Path(place.get_run_dir("job"))
+    run.mkdir(parents=True)
+    controller.control_flow(Signal(), context)
+    assert (run / RESULT / STUDY_FILE).read_text("utf-8") == study.to_toml()
+    progress = read_progress(run / RESULT / PROGRESS_FILE)
+    assert progress.study == study.fingerprint
+    assert "no rounds to resume" in progress.message  # so that this test asks no site
+
+
+@given(st.text(min_size=1))
+def test_packed_text_is_inert_and_comes_back(text: str) -> None:
+    packed = pack(text)
+    assert not {*packed} & {*"{}$@#\\'\" \n"}
+    assert unpack(packed) == text
+
+
+@pytest.mark.parametrize("packed", ["", "plan = 1", "YQ", "YR==", "YQ==\n", "/w==", "\u00e9"])
+def test_what_was_not_packed_is_refused_in_one_line(packed: str) -> None:
+    with pytest.raises(UsageError, match="holds no study"):
+        unpack(packed)

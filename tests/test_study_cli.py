@@ -9,6 +9,7 @@ import pytest
 
 from heterofedsyn.cli.app import run
 from heterofedsyn.engines.nvflare.job import EngineError, read_progress
+from heterofedsyn.engines.nvflare.task import unpack
 from heterofedsyn.hub import make_method
 from heterofedsyn.protocol import Study
 from heterofedsyn.simulate.hospitals import hospital_schema
@@ -112,7 +113,7 @@ def test_a_job_carries_the_study_and_no_code(
     assert meta["deploy_map"] == {"server": ["server"], "site": ["elmwood", "lakeside"]}
     assert meta["min_clients"] == 1
     server = json.loads((folder / "job" / files[1]).read_text())
-    (folder / "again.toml").write_text(server["workflows"][0]["args"]["study"])
+    (folder / "again.toml").write_text(unpack(server["workflows"][0]["args"]["study"]))
     assert Study.load(folder / "again.toml") == Study.load(folder / "study.toml")
     assert "study" not in (folder / "job" / files[2]).read_text()
     assert '"byoc": "none"' in capsys.readouterr().out

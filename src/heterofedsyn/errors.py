@@ -74,10 +74,17 @@ class SimulatedNoiseWarning(HeterofedsynWarning):
 
 
 def plain(text: str) -> str:
-    """Text without letters that a terminal would obey."""
+    """Text on one line, with every letter escaped that a terminal would obey or not show.
+
+    These are controls and the line feed, what changes the direction of letters, has no width or
+    separates lines, and what no text has: halves of letters and letters that are not assigned.
+
+    >>> print(plain("ward\\x1b[2K\\u202e"))
+    ward\\x1b[2K\\u202e
+    """
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

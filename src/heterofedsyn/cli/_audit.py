@@ -7,6 +7,7 @@ from pathlib import Path
 from heterofedsyn._words import count
 from heterofedsyn.bench.audit import Audit, Verdict
 from heterofedsyn.cli._options import check_file
+from heterofedsyn.cli._show import say
 from heterofedsyn.drawing import check_drawing
 from heterofedsyn.report import write_page
 from heterofedsyn.report.blocks import Section, Table, Text, Warn
@@ -16,11 +17,11 @@ from heterofedsyn.report.page import Page, render
 def show(found: Audit) -> None:
     """The verdicts on stdout, each with its figures."""
     for verdict in found.verdicts:
-        print(f"{verdict.layer}: {_summary(verdict)}")
-        print(f"  {verdict.question}")
+        say(f"{verdict.layer}: {_summary(verdict)}")
+        say(f"  {verdict.question}")
         for finding in verdict.findings:
-            print(f"  {'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.figure}")
-    print(_whole(found))
+            say(f"  {'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.figure}")
+    say(_whole(found))
 
 
 def check_page(target: Path, *, overwrite: bool) -> None:

@@ -1,21 +1,63 @@
-"""How commands talk to people: progress on stderr, tables and JSON on stdout."""
+"""How commands talk to people: progress on stderr, lines, tables and JSON on stdout.
+
+The only place that writes to a terminal. Names, labels and reasons come from files and programs of
+others, so every letter that a terminal would obey is shown escaped.
+"""
 
 from __future__ import annotations
 
+import codecs
+import io
+import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, cast
 
 from heterofedsyn._words import Pace, count
-from heterofedsyn.simulate.run import RoundReport
+from heterofedsyn.errors import plain
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from heterofedsyn.hub.statement import PrivacyStatement
+    from heterofedsyn.simulate.run import RoundReport
 
 
 def note(text: str) -> None:
-    """A line of progress."""
-    print(text, file=sys.stderr, flush=True)
+    """A line of progress, or of a log."""
+    print(plain(text), file=sys.stderr, flush=True)
+
+
+def say(text: str) -> None:
+    """A line of the result."""
+    print(plain(text))
+
+
+def say_json(value: Any) -> None:
+    """The result for programs; JSON escapes what terminals obey by itself."""
+    print(json.dumps(value, indent=1))
+
+
+def bytes_out() -> IO[bytes]:
+    """Where the bytes of a table go: stdout, and as letters if that is a terminal."""
+    sys.stdout.flush()
+    return cast("IO[bytes]", _Letters(sys.stdout)) if sys.stdout.isatty() else sys.stdout.buffer
+
+
+class _Letters(io.RawIOBase):
+    """UTF-8 as lines of letters that no terminal obeys."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer, /) -> int:
+        found = bytes(data)
+        self._out.write("\n".join(map(plain, self._decode(found).split("\n"))))
+        return len(found)
 
 
 def show_round(report: RoundReport) -> None:
@@ -49,12 +91,12 @@ def show_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = Table(title=plain(title), title_justify="left", header_style="bold")
     for place, name in enumerate(head):
         justify: Literal["left", "right"] = "left" if place == 0 else "right"
-        table.add_column(name, justify=justify, overflow="fold", no_wrap=place > 0)
+        table.add_column(plain(name), justify=justify, overflow="fold", no_wrap=place > 0)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(plain, row))
     # Names of columns are shown as they are: [this] is no colour.
     width = None if sys.stdout.isatty() else 100
     Console(width=width, markup=False, emoji=False, highlight=False).print(table)

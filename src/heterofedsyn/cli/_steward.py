@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from heterofedsyn.errors import plain
+from heterofedsyn.cli._show import protected, say, show_table, size
 
 if TYPE_CHECKING:
     from heterofedsyn.hub.preview import ForeseenRound, Preview
@@ -21,7 +21,6 @@ _BAR = 40
 def show_misfits(checked: Fit) -> None:
     """What the schema check found, for the steward's eyes."""
     from heterofedsyn._words import count
-    from heterofedsyn.cli._show import show_table
 
     if checked.rows_dropped:
         show_table(
@@ -32,16 +31,15 @@ def show_misfits(checked: Fit) -> None:
     found = f"{count(checked.rows_read, 'row')} read, {checked.rows_dropped:,} do not fit"
     if checked.rows_over:
         found += f", {checked.rows_over:,} are more than one unit may contribute"
-    print(f"{found}; these counts are exact: do not publish them")
+    say(f"{found}; these counts are exact: do not publish them")
 
 
 def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: Account) -> None:
     """What would leave, by release and by round, and against the caps."""
-    from heterofedsyn.cli._show import protected, show_table, size
 
     plan = study.plan
     sent = "any" if shown.bytes is None else size(shown.bytes)
-    print(
+    say(
         f"study {shown.study[:12]}: {shown.method}, epsilon {plan.epsilon:g}, delta "
         f"{plan.delta:g} (rho {shown.rho:.4g}) for every {protected(plan.unit)}, trust {plan.trust}"
     )
@@ -62,7 +60,7 @@ def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: 
         releases[:MOST_LINES],
     )
     if len(releases) > MOST_LINES:
-        print(f"and {len(releases) - MOST_LINES:,} more; --json has all")
+        say(f"and {len(releases) - MOST_LINES:,} more; --json has all")
     show_table(
         "All rounds",
         ["round", "kinds", "releases", "integers", "rho", "sent"],
@@ -114,7 +112,6 @@ def preview_json(
 
 def show_ledger(settings: SiteSettings, account: Account) -> None:
     """The last entries, and what is left."""
-    from heterofedsyn.cli._show import show_table
 
     lines = [
         (charged.number, charged.when, charged.study[:12], charged.label, charged.rho)
@@ -124,16 +121,16 @@ def show_ledger(settings: SiteSettings, account: Account) -> None:
     lines.sort()
     shown = lines[-MOST_LINES:]
     if len(shown) < len(lines):
-        print(f"the last {len(shown):,} of {len(lines):,} entries; --json has all")
+        say(f"the last {len(shown):,} of {len(lines):,} entries; --json has all")
     show_table(
         f"Ledger of {settings.name}",
         ["when", "entry", "study", "for", "rho"],
         [
-            [when, f"{number:,}", study, plain(label), f"{rho:.4g}"]
+            [when, f"{number:,}", study, label, f"{rho:.4g}"]
             for number, when, study, label, rho in shown
         ],
     )
-    print(balance(settings, account))
+    say(balance(settings, account))
 
 
 def ledger_json(settings: SiteSettings, account: Account) -> dict[str, Any]:
@@ -185,7 +182,6 @@ def left(settings: SiteSettings, account: Account) -> float:
 
 
 def _round_line(round_: ForeseenRound) -> list[str]:
-    from heterofedsyn.cli._show import size
 
     return [
         round_.label if round_.fixed else f"{round_.label} (at most)",

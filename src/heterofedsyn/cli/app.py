@@ -28,8 +28,9 @@ from heterofedsyn.cli import (
     site,
     study,
 )
+from heterofedsyn.cli._show import note, say
 from heterofedsyn.cli._signals import endings
-from heterofedsyn.errors import HeterofedsynError, HeterofedsynWarning, plain
+from heterofedsyn.errors import HeterofedsynError, HeterofedsynWarning
 
 _STOPPED = "stopped before the end; nothing half-written is left"
 
@@ -56,7 +57,7 @@ app.add_typer(bench.app, name="bench")
 
 def _print_version(value: bool) -> None:
     if value:
-        print(f"heterofedsyn {__version__}")
+        say(f"heterofedsyn {__version__}")
         raise typer.Exit
 
 
@@ -102,7 +103,8 @@ def run(arguments: list[str]) -> int:
         if hasattr(error, "format_message"):  # the parser's own kind of error
             return _misused(error, arguments)
         if os.environ.get("HETEROFEDSYN_DEBUG"):
-            traceback.print_exc()
+            for line in traceback.format_exc().rstrip("\n").split("\n"):
+                note(line)
         # The text of an unforeseen error could quote a record, so only its place is shown.
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
@@ -114,7 +116,7 @@ def _plain_warnings() -> Iterator[None]:
     """Our own warnings as one line each; those of libraries are not for users."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        print(f"warning: {message}", file=sys.stderr, flush=True)
+        note(f"warning: {message}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -152,7 +154,8 @@ def _misused(error: Any, arguments: list[str]) -> int:
     """What the parser refused, with the word it refused and where help is."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
-        print(error.format_message(), file=sys.stderr)
+        for line in str(error.format_message()).split("\n"):
+            note(line)
         return 2
     text = " ".join(str(error.format_message()).split()).rstrip(".")
     for option in getattr(getattr(error, "param", None), "opts", ()):
@@ -166,5 +169,5 @@ def _misused(error: Any, arguments: list[str]) -> int:
 
 def _fail(message: str, code: int) -> int:
     with suppress(OSError):  # a terminal that is gone hears nothing
-        print(f"error: {plain(message)}", file=sys.stderr)
+        note(f"error: {message}")
     return code

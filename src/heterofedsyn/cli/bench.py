@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from heterofedsyn.cli._options import check_file
+from heterofedsyn.cli._show import say, say_json
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def scale(
         check_file(table, ".csv", ".parquet", overwrite=overwrite, option="--table")
         with file_written_whole(table) as partial:
             write_mixed(partial, rows, kind=table.suffix)
-        print(f"{rows:,} rows in {table}")
+        say(f"{rows:,} rows in {table}")
         return
     if postgresql is not None:
         open_source(postgresql)  # refuse now what would fail minutes later
@@ -125,7 +125,7 @@ def paper(
             seed=seed,
             note=note,
         )
-    print(f"results in {page}")
+    say(f"results in {page}")
 
 
 @app.command()
@@ -165,7 +165,7 @@ def audit(
         _audit.write(html, found)
         note(f"page in {html}")
     if as_json:
-        print(json.dumps(found.as_dict(), indent=1))
+        say_json(found.as_dict())
     else:
         _audit.show(found)
     if not found.passed:
@@ -181,14 +181,14 @@ def data(
     from heterofedsyn.cli._show import note
 
     download(out, note)
-    print(f"tables in {out}; set HETEROFEDSYN_DATA to it")
+    say(f"tables in {out}; set HETEROFEDSYN_DATA to it")
 
 
 def _show(title: str, figures: list[Figure], *, as_json: bool) -> None:
     from heterofedsyn.cli._show import show_table
 
     if as_json:
-        print(json.dumps({figure.name: figure.as_dict() for figure in figures}, indent=1))
+        say_json({figure.name: figure.as_dict() for figure in figures})
         return
     show_table(
         title,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from heterofedsyn.cli._options import NoiseSeed, Overwrite
+from heterofedsyn.cli._show import say
 
 BASELINE = "independent"
 OUT = Path("heterofedsyn-demo")
@@ -94,10 +95,10 @@ def demo(
             )
         ],
     )
-    print(f"guarantee: {guarantee(release.privacy)}")
+    say(f"guarantee: {guarantee(release.privacy)}")
     for remark in release.run.remarks:
-        print(f"remark: {remark}")
-    print("look at:")
+        say(f"remark: {remark}")
+    say("look at:")
     for name, what in (
         *(
             [("report.html", "what is promised, and every column in pictures; safe to publish")]
@@ -108,5 +109,5 @@ def demo(
         ("privacy.json", "every release, its noise and its price"),
         ("run.json", "how the table was made"),
     ):
-        print(f"  {out / name}  {what}")
-    print(f"more rows: heterofedsyn sample {out} --rows 1000 --out more.csv")
+        say(f"  {out / name}  {what}")
+    say(f"more rows: heterofedsyn sample {out} --rows 1000 --out more.csv")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from heterofedsyn._words import PRIVATE_ROWS
 from heterofedsyn.cli._options import SchemaFile
+from heterofedsyn.cli._show import say_json
 
 if TYPE_CHECKING:
     from heterofedsyn.evaluation import Learning, Scores
@@ -68,7 +68,7 @@ def evaluate(
         note(f"remark: {remark}")
     if as_json:
         lowest = {name: found for name, found in floor.to_dict().items() if name != "remarks"}
-        print(json.dumps({"notice": PRIVATE_ROWS, **scores.to_dict(), "floor": lowest}, indent=1))
+        say_json({"notice": PRIVATE_ROWS, **scores.to_dict(), "floor": lowest})
         return
     distances = [
         [name, f"{mean:.4f}", f"{least:.4f}"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +15,7 @@ from heterofedsyn.cli._options import (
     TrustModel,
     read_settings,
 )
+from heterofedsyn.cli._show import say, say_json, show_table, size
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,16 +81,15 @@ def plan(
     )
     found = forecast(public, terms, chosen, rows)
     if as_json:
-        print(json.dumps(asdict(found), indent=1))
+        say_json(asdict(found))
     else:
         _show(found)
 
 
 def _show(found: Forecast) -> None:
     from heterofedsyn._words import count
-    from heterofedsyn.cli._show import show_table, size
 
-    print(
+    say(
         f"{count(found.rows, 'row')} over {count(found.sites, 'site')}, trust {found.trust}, "
         f"epsilon {found.epsilon:g}, delta {found.delta:g} (rho {found.rho:.4g}); nothing is spent"
     )
@@ -135,15 +134,15 @@ def _show(found: Forecast) -> None:
         ],
     )
     if len(shown) < len(found.columns):
-        print(f"and {len(found.columns) - len(shown):,} more columns; --json has all")
+        say(f"and {len(found.columns) - len(shown):,} more columns; --json has all")
     show_table(
         "Other budgets: expected total variation",
         ["epsilon", "mode", "pairs", "groups", "1-way", "2-way"],
         [_line(outlook, found.epsilon) for outlook in found.others],
     )
-    print(_mode(found))
+    say(_mode(found))
     for remark in found.advice:
-        print(f"advice: {remark}")
+        say(f"advice: {remark}")
 
 
 def _line(outlook: Outlook, asked: float) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +28,7 @@ def sample(
     """Draw synthetic rows from a release; costs no privacy."""
     from heterofedsyn._files import file_written_whole
     from heterofedsyn._words import count
-    from heterofedsyn.cli._show import note, pace
+    from heterofedsyn.cli._show import bytes_out, note, pace
     from heterofedsyn.hub.release import load
     from heterofedsyn.hub.sampling import write
 
@@ -39,8 +38,7 @@ def sample(
     drawn = release.batches(rows, seed)
     watch = pace("drawing")
     if out is None:
-        sys.stdout.flush()
-        write(drawn, csv=sys.stdout.buffer, watch=watch)
+        write(drawn, csv=bytes_out(), watch=watch)
         return
     with file_written_whole(out) as partial:
         if out.suffix == ".csv":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from heterofedsyn.cli._options import check_file
+from heterofedsyn.cli._show import note, pace, say, say_json, show_table
 from heterofedsyn.errors import DataError, PrivacyRefusal, SchemaError
 
 app = typer.Typer(help="Draft and check the public schema.", no_args_is_help=True)
@@ -45,7 +45,6 @@ def draft(
 
     from heterofedsyn._files import file_written_whole
     from heterofedsyn._words import count
-    from heterofedsyn.cli._show import note
     from heterofedsyn.schema import draft as draft_schema
     from heterofedsyn.sources import name_of, open_source
 
@@ -87,7 +86,6 @@ def check(
     exact and must not be published.
     """
     from heterofedsyn._words import count
-    from heterofedsyn.cli._show import pace, show_table
     from heterofedsyn.schema import Schema
     from heterofedsyn.site.reading import check as check_rows
     from heterofedsyn.sources import open_source
@@ -105,7 +103,7 @@ def check(
             "misfits": fit.misfits,
             "ignored_columns": sorted(ignored),
         }
-        print(json.dumps(report, indent=1))
+        say_json(report)
     else:
         show_table(
             str(schema),
@@ -116,7 +114,7 @@ def check(
             ],
         )
         if ignored:
-            print(f"not in the schema and never read: {', '.join(sorted(ignored))}")
+            say(f"not in the schema and never read: {', '.join(sorted(ignored))}")
     if fit.rows_dropped:
         columns = ", ".join(f"{name}: {many:,}" for name, many in fit.misfits.items())
         fits = "does" if fit.rows_dropped == 1 else "do"
@@ -125,7 +123,7 @@ def check(
             f"({columns}); mend the rows, or widen the schema: `other`, `nullable`, the type"
         )
     if sources and not as_json:
-        print(f"{_all(fit.rows_read)}; this count is exact: do not publish it")
+        say(f"{_all(fit.rows_read)}; this count is exact: do not publish it")
 
 
 def _all(rows: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +18,7 @@ from heterofedsyn.cli._options import (
     TrustModel,
     read_settings,
 )
+from heterofedsyn.cli._show import say, say_json
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -155,12 +155,12 @@ def simulate(
             "simulated_noise": release.privacy.simulated_noise,
             "remarks": list(release.run.remarks),
         }
-        print(json.dumps(summary, indent=1))
+        say_json(summary)
         return
-    print(f"release in {out}: {count(drawn, 'synthetic row')}")
-    print(f"guarantee: {guarantee(release.privacy)}")
+    say(f"release in {out}: {count(drawn, 'synthetic row')}")
+    say(f"guarantee: {guarantee(release.privacy)}")
     for remark in release.run.remarks:
-        print(f"remark: {remark}")
+        say(f"remark: {remark}")
 
 
 def _locations(texts: list[str]) -> dict[str, str]:

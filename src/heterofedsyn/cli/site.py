@@ -19,8 +19,9 @@ import typer
 from heterofedsyn._words import PRIVATE_ROWS
 from heterofedsyn.cli import _steward
 from heterofedsyn.cli._options import check_file
+from heterofedsyn.cli._show import note, pace, protected, say, say_json
 from heterofedsyn.cli._signals import endings
-from heterofedsyn.errors import UsageError, plain
+from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
     from heterofedsyn.protocol.study import Study
@@ -94,7 +95,6 @@ def init(
     Asks on a terminal for what is not given. The caps are kept in site.toml and nowhere else.
     """
     from heterofedsyn._files import check_place
-    from heterofedsyn.cli._show import note
     from heterofedsyn.site.founding import found_site
     from heterofedsyn.site.schedule import propose
     from heterofedsyn.site.settings import SiteSettings, group_of
@@ -188,14 +188,12 @@ def preview(
     most = plan.rows_per_unit if plan.unit == settings.unit else 1
     checked = _check_rows(settings, found.encoding, settings.unit, most)
     if as_json:
-        print(
-            json.dumps(_steward.preview_json(shown, settings, account, checked, refusal), indent=1)
-        )
+        say_json(_steward.preview_json(shown, settings, account, checked, refusal))
         return
     _steward.show_preview(shown, found, settings, account)
     _steward.show_misfits(checked)
     if refusal is not None:
-        print(f"it would be refused: {refusal}")
+        say(f"it would be refused: {refusal}")
 
 
 @app.command()
@@ -211,7 +209,6 @@ def approve(
     preview shows what the study's method will ask, but consent is to the budget: the agent answers
     any statistic within it.
     """
-    from heterofedsyn.cli._show import note, protected
     from heterofedsyn.hub.preview import preview as look_ahead
     from heterofedsyn.site.books import Books
     from heterofedsyn.site.consent import approve as consent_to
@@ -248,7 +245,7 @@ def approve(
             raise UsageError("consent needs a terminal to confirm it, or --yes")
         typer.confirm("Consent?", abort=True, err=True)
     consent = consent_to(settings, found, who=who or _user(), now=_now())
-    print(f"approved {consent.study} by {consent.who} at {consent.when}")
+    say(f"approved {consent.study} by {consent.who} at {consent.when}")
 
 
 @app.command()
@@ -259,7 +256,7 @@ def withdraw(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
     settings = _own(folder)
     fingerprint = _find_study(settings, study)
     take_back(settings, fingerprint, who=who or _user(), now=_now())
-    print(f"consent to {fingerprint} is withdrawn")
+    say(f"consent to {fingerprint} is withdrawn")
 
 
 @app.command()
@@ -315,7 +312,7 @@ def ledger(context: typer.Context, folder: Folder = HERE, as_json: Json = False)
     settings = SiteSettings.load(folder)
     account = Books.read(settings.folder, settings.anchor)
     if as_json:
-        print(json.dumps(_steward.ledger_json(settings, account), indent=1))
+        say_json(_steward.ledger_json(settings, account))
     else:
         _steward.show_ledger(settings, account)
 
@@ -343,9 +340,9 @@ def repair(
 
     settings = _own(folder or context.obj)
     account = Books.repair(settings.folder, settings.anchor, settings.study_cap, restored=restored)
-    print(f"rho {account.repairs[-1].rho:.6g} was booked for what may be missing")
-    print("no study is approved any longer; `heterofedsyn site approve` those that may go on")
-    print(_steward.balance(settings, account))
+    say(f"rho {account.repairs[-1].rho:.6g} was booked for what may be missing")
+    say("no study is approved any longer; `heterofedsyn site approve` those that may go on")
+    say(_steward.balance(settings, account))
 
 
 @app.command()
@@ -364,7 +361,6 @@ def receipt(
     It says under which guarantee and by whose consent.
     """
     from heterofedsyn._words import count
-    from heterofedsyn.cli._show import protected
     from heterofedsyn.protocol.plan import unit_column
     from heterofedsyn.site.books import Books
     from heterofedsyn.site.consent import recorded
@@ -379,8 +375,8 @@ def receipt(
     check_file(target, overwrite=overwrite or out is None)
     signed.save(target)
     made = signed.receipt
-    print(f"receipt in {target}")
-    print(
+    say(f"receipt in {target}")
+    say(
         f"{count(len(made.releases), 'answer')}, rho {made.spent_rho:.4g} of {made.rho:.4g}, "
         f"epsilon {made.spent_epsilon:.4g} at delta {made.delta:g} for every "
         f"{protected(unit_column(made.unit))}"
@@ -398,7 +394,6 @@ def verify(
 ) -> None:
     """Check a receipt: its signature and its figures."""
     from heterofedsyn._words import count
-    from heterofedsyn.cli._show import protected
     from heterofedsyn.protocol.plan import unit_column
     from heterofedsyn.site.receipt import SignedReceipt, read_public_key
 
@@ -423,25 +418,25 @@ def verify(
                 for booked in made.repairs
             ],
         }
-        print(json.dumps(found, indent=1))
+        say_json(found)
         return
     known = "the key given" if key is not None else f"key {signed.key}, which nobody vouched for"
-    print(f"the receipt holds, signed with {known}")
-    print(f"site {made.site!r}, study {plain(made.study)}, issued {plain(made.issued)}")
-    print(f"consent by {plain(made.consent_by)} at {plain(made.consent_when)}")
-    print(
+    say(f"the receipt holds, signed with {known}")
+    say(f"site {made.site!r}, study {made.study}, issued {made.issued}")
+    say(f"consent by {made.consent_by} at {made.consent_when}")
+    say(
         f"{count(len(made.releases), 'answer')} with {count(integers, 'noisy integer')}: rho "
         f"{made.spent_rho:.4g}, epsilon {made.spent_epsilon:.4g} at delta {made.delta:g} for every "
-        f"{plain(protected(unit_column(made.unit)))}"
+        f"{protected(unit_column(made.unit))}"
     )
     for booked in made.repairs:
-        print(
-            f"remark: the ledger was repaired ({plain(booked.when)}, entry "
+        say(
+            f"remark: the ledger was repaired ({booked.when}, entry "
             f"{booked.number:,}, rho {booked.rho:.4g} booked): entries may be missing, and more "
             "may have been released than is said here"
         )
     if made.simulated_noise:
-        print("remark: its noise was simulated and protects nobody")
+        say("remark: its noise was simulated and protects nobody")
 
 
 @app.command()
@@ -468,7 +463,6 @@ def evaluate(
 
     The scores are computed from private rows and have no guarantee; no command sends them.
     """
-    from heterofedsyn.cli._show import note
     from heterofedsyn.cli.report import release_around
     from heterofedsyn.evaluation import QUICK, Evaluator
     from heterofedsyn.hub import load
@@ -504,7 +498,7 @@ def evaluate(
     _write_private(target, json.dumps(report, indent=1) + "\n")
     for remark in scores.remarks:
         note(f"remark: {remark}")
-    print(f"scores in {target}")
+    say(f"scores in {target}")
     note(PRIVATE_ROWS)
 
 
@@ -583,7 +577,6 @@ def _find_study(settings: SiteSettings, text: str) -> str:
 
 def _check_rows(settings: SiteSettings, schema: Any, unit: str | None, most: int) -> Fit:
     """The site's rows held against a schema."""
-    from heterofedsyn.cli._show import pace
     from heterofedsyn.site.reading import check
     from heterofedsyn.sources import open_source
 
@@ -607,7 +600,7 @@ def _log(text: str) -> None:
     """A line of the agent's log; a hub may have chosen some of its letters."""
     when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     with suppress(OSError):  # nobody reads the log any more
-        print(f"{when} {plain(text)}", file=sys.stderr, flush=True)
+        note(f"{when} {text}")
 
 
 def _user() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +17,7 @@ from heterofedsyn.cli._options import (
     check_file,
     read_settings,
 )
+from heterofedsyn.cli._show import guarantee, note, say, say_json, size
 from heterofedsyn.errors import HeterofedsynError, UsageError
 
 if TYPE_CHECKING:
@@ -82,7 +82,6 @@ def new(
     import secrets
 
     from heterofedsyn._words import count
-    from heterofedsyn.cli._show import note
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.method import settings_of
     from heterofedsyn.protocol import Plan, Study
@@ -117,7 +116,7 @@ def new(
     study.save(out)
     needed = f"{study.quorum} of {count(len(site), 'site')} must answer every round"
     note(f"study in {out}; {needed}; send it to every steward")
-    print(study.fingerprint)
+    say(study.fingerprint)
 
 
 @app.command()
@@ -130,7 +129,6 @@ def package(
     The classes come with the installed package; `study run` submits the same job.
     """
     from heterofedsyn._files import check_place
-    from heterofedsyn.cli._show import note
     from heterofedsyn.engines.nvflare.job import AUTHORIZATION, CONTROLLER, EXECUTOR, write_job
     from heterofedsyn.protocol import Study
 
@@ -139,12 +137,12 @@ def package(
     check_place(out)
     write_job(Study.load(study), out)
     note(f"job in {out}")
-    print("server, class_allow_list of local/resources.json:")
-    print(json.dumps([CONTROLLER], indent=1))
-    print("every site, class_allow_list of local/resources.json, and nothing else in it:")
-    print(json.dumps([EXECUTOR], indent=1))
-    print("every site, local/authorization.json:")
-    print(json.dumps(AUTHORIZATION, indent=1))
+    say("server, class_allow_list of local/resources.json:")
+    say_json([CONTROLLER])
+    say("every site, class_allow_list of local/resources.json, and nothing else in it:")
+    say_json([EXECUTOR])
+    say("every site, local/authorization.json:")
+    say_json(AUTHORIZATION)
 
 
 @app.command()
@@ -170,7 +168,6 @@ def run(
     import pyarrow.parquet
 
     from heterofedsyn._words import count
-    from heterofedsyn.cli._show import guarantee, note
     from heterofedsyn.cli.report import write_report
     from heterofedsyn.engines.nvflare.job import EngineError, connect, copy_release
     from heterofedsyn.engines.nvflare.progress import State
@@ -205,10 +202,10 @@ def run(
     write_report(out)
     release = load(out)
     drawn = pyarrow.parquet.read_metadata(out / "synthetic.parquet").num_rows
-    print(f"release in {out}: {count(drawn, 'synthetic row')}")
-    print(f"guarantee: {guarantee(release.privacy)}")
+    say(f"release in {out}: {count(drawn, 'synthetic row')}")
+    say(f"guarantee: {guarantee(release.privacy)}")
     for remark in release.run.remarks:
-        print(f"remark: {remark}")
+        say(f"remark: {remark}")
 
 
 @app.command()
@@ -233,13 +230,13 @@ def status(
         progress = _progress(hub, job, state)
     if as_json:
         rounds = msgspec.to_builtins(progress) if progress else None
-        print(json.dumps({"job": job, "status": state, "progress": rounds}, indent=1))
+        say_json({"job": job, "status": state, "progress": rounds})
         return
-    print(f"job {job}: {state}")
+    say(f"job {job}: {state}")
     for done in progress.rounds if progress else ():
-        print(_line(done))
+        say(_line(done))
     if progress:
-        print(f"{progress.state}{': ' if progress.message else ''}{progress.message}")
+        say(f"{progress.state}{': ' if progress.message else ''}{progress.message}")
 
 
 def _progress(hub: Hub, job: str, state: str) -> Progress | None:
@@ -257,7 +254,6 @@ class _Shown:
         self._rounds: set[int] = set()
 
     def show(self, progress: Progress) -> None:
-        from heterofedsyn.cli._show import note
 
         for found in progress.rounds:
             if found.finished and found.round not in self._rounds:
@@ -267,7 +263,6 @@ class _Shown:
 
 def _line(found: RoundProgress) -> str:
     from heterofedsyn._words import count
-    from heterofedsyn.cli._show import size
 
     if found.resumed:
         return f"  round {found.round}: {found.label}, from the journal"

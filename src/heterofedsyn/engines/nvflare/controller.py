@@ -33,8 +33,9 @@ from heterofedsyn.engines.nvflare.task import (
     SECONDS,
     STUDY_FILE,
     TASK,
+    unpack,
 )
-from heterofedsyn.errors import HeterofedsynError, ProtocolError, UsageError
+from heterofedsyn.errors import HeterofedsynError, ProtocolError, UsageError, plain
 from heterofedsyn.hub import Absence, Release, conduct
 from heterofedsyn.hub.journal import Journal, alone
 from heterofedsyn.hub.rounds import NO_ANSWER, Reply
@@ -58,7 +59,7 @@ class StudyController(Controller):  # type: ignore[misc]
     """Runs one study over the sites of its plan.
 
     Args:
-        study: the study file's text.
+        study: the study file's text, packed.
         resume: continue from the rounds that are kept from an earlier job.
         rows: synthetic rows of the release; the noisy total, within reason, unless given.
     """
@@ -68,7 +69,7 @@ class StudyController(Controller):  # type: ignore[misc]
 
     def __init__(self, study: str, resume: bool = False, rows: int | None = None) -> None:
         super().__init__(task_check_period=0.1)
-        self._text = study
+        self._packed = study
         self._resume = resume
         self._rows = rows
         self._turn = Lock()
@@ -91,7 +92,7 @@ class StudyController(Controller):  # type: ignore[misc]
         fl_ctx: FLContext,
     ) -> None:
         """A late answer is ignored; at the site it stays paid for."""
-        self.log_info(fl_ctx, f"an answer of {client.name} came too late and is ignored")
+        self.log_info(fl_ctx, f"an answer of {plain(client.name)} came too late and is ignored")
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         """The whole study."""
@@ -100,7 +101,7 @@ class StudyController(Controller):  # type: ignore[misc]
         self._result = Path(workspace.get_run_dir(fl_ctx.get_job_id())) / RESULT
         try:
             self._result.mkdir(exist_ok=True)
-            (self._result / STUDY_FILE).write_text(self._text, "utf-8")
+            (self._result / STUDY_FILE).write_bytes(unpack(self._packed).encode())
             study = Study.load(self._result / STUDY_FILE)
             self._note(Progress(study=study.fingerprint))
             folder = hub / study.fingerprint

@@ -16,7 +16,7 @@ import msgspec
 
 from heterofedsyn._files import written_whole
 from heterofedsyn.engines.nvflare.progress import Progress
-from heterofedsyn.engines.nvflare.task import PROGRESS, PROGRESS_FILE, RELEASE, RESULT, TASK
+from heterofedsyn.engines.nvflare.task import PROGRESS, PROGRESS_FILE, RELEASE, RESULT, TASK, pack
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.protocol import Study
 
@@ -52,10 +52,15 @@ class EngineError(HeterofedsynError):
     """NVFlare did not do what it was asked."""
 
 
+def job_name(study: Study) -> str:
+    """What the jobs of a study are called, and those of no other."""
+    return f"heterofedsyn-{study.fingerprint}"
+
+
 def write_job(study: Study, folder: Path, *, resume: bool = False, rows: int | None = None) -> Path:
     """Write the job of a study: configuration only, for its own sites only."""
     meta = {
-        "name": f"heterofedsyn-{study.fingerprint[:12]}",
+        "name": job_name(study),
         "resource_spec": {},
         "deploy_map": {"server": ["server"], "site": list(study.plan.sites)},
         "min_clients": study.quorum,
@@ -66,7 +71,7 @@ def write_job(study: Study, folder: Path, *, resume: bool = False, rows: int | N
             {
                 "id": "study",
                 "path": CONTROLLER,
-                "args": {"study": study.to_toml(), "resume": resume, "rows": rows},
+                "args": {"study": pack(study.to_toml()), "resume": resume, "rows": rows},
             }
         ],
         "components": [],
@@ -101,14 +106,14 @@ class Hub:
     def submit(self, study: Study, *, resume: bool, rows: int | None = None) -> str:
         """Submit the study; the number of its job comes back."""
         with tempfile.TemporaryDirectory() as scratch, _plain("submit the study"):
-            folder = Path(scratch) / f"heterofedsyn-{study.fingerprint[:12]}"
+            folder = Path(scratch) / job_name(study)
             job = write_job(study, folder, resume=resume, rows=rows)
             found: str = self._session.submit_job(str(job))
             return found
 
     def latest(self, study: Study) -> str | None:
         """The newest job of a study."""
-        name = f"heterofedsyn-{study.fingerprint[:12]}"
+        name = job_name(study)
         with _plain("list the jobs"):
             jobs = [job for job in self._session.list_jobs() if job.get("job_name") == name]
         jobs.sort(key=lambda job: str(job.get("submit_time")))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+
+from heterofedsyn.errors import UsageError
+
 TASK = "heterofedsyn"
 """The name of the one task there is: answer a query."""
 
@@ -19,3 +23,27 @@ RESULT = "heterofedsyn"
 STUDY_FILE = "study.toml"
 PROGRESS_FILE = "progress.json"
 RELEASE = "release"
+
+
+def pack(text: str) -> str:
+    """Text for the configuration of a job, in letters that mean nothing to NVFlare.
+
+    It takes what stands in braces, in any text of a configuration, for the name of a variable, of
+    the server's environment too.
+    """
+    return base64.b64encode(text.encode()).decode()
+
+
+def unpack(packed: str) -> str:
+    """The text that was packed.
+
+    Raises:
+        UsageError: if it is anything else.
+    """
+    try:
+        text = base64.b64decode(packed, validate=True).decode()
+    except ValueError:  # also of base64 and of UTF-8
+        text = ""
+    if not text or pack(text) != packed:
+        raise UsageError("the job holds no study; submit it with `heterofedsyn study run`")
+    return text
