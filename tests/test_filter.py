@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from agent_support import FreshNoise, approved_study, ask, books_of, make_site
 from heterofedsyn._arrays import Floats
 from heterofedsyn.errors import BudgetExceeded, PrivacyRefusal
-from heterofedsyn.marginals import Flat, Total
+from heterofedsyn.marginals import Flat, Statistic, Total
 from heterofedsyn.privacy.budget import Budget, sigma_for
 from heterofedsyn.privacy.ledger import Ledger
 from heterofedsyn.privacy.noise import SimulatedNoise
@@ -108,7 +108,14 @@ def test_the_books_of_a_site_stop_before_prices_exceed_either_cap(
             before = (folder / "ledger").read_bytes(), anchor.read_bytes()
             with Books.open(folder, anchor) as books:  # as if restarted at every query
                 try:
-                    books.charge(study, f"{number:064x}", "q", price, **caps)
+                    books.charge(
+                        study,
+                        f"{number:064x}",
+                        "q",
+                        price,
+                        cap=caps["cap"],
+                        study_cap=caps["study_cap"],
+                    )
                 except BudgetExceeded:
                     assert fits > 0
                     assert ((folder / "ledger").read_bytes(), anchor.read_bytes()) == before
@@ -232,7 +239,7 @@ def moments(sigma: float, order: float) -> Floats:
     exponents = -(order * (y - 1) ** 2 + (1 - order) * y**2) / (2 * sigma**2)
     parts = np.exp(exponents) / whole
     where = np.where(y < 0.5 - sigma / 2, 0, np.where(y > 0.5 + sigma / 2, 2, 1))
-    found: Floats = np.bincount(where, parts, 3)
+    found: Floats = np.bincount(where, parts, 3).astype(np.float64)
     return found
 
 
@@ -274,7 +281,7 @@ def test_queries_whose_prices_follow_from_answers_move_at_most_what_a_site_may_s
     plan = make_plan(categories(3, 4, 2), epsilon=epsilon)
     small, large, *_ = tables_of(40)
     site = Site("one", small, plan, SimulatedNoise(seed, "one"))
-    kinds = [Total(), Flat(("a0",)), Flat(("a0", "a1")), Flat(("a1", "a2"))]
+    kinds: list[Statistic] = [Total(), Flat(("a0",)), Flat(("a0", "a1")), Flat(("a1", "a2"))]
     answered: list[bytes] = []
     share, turn = 0.1, 0
     for number in range(40):
