@@ -166,7 +166,7 @@ def _loss(one: Heard, other: Heard, trust: Trust) -> Fraction:
     total = Fraction(0)
     for first, second, sigma in zip(one.values, other.values, one.sigmas, strict=True):
         change = np.abs(first - second)
-        if moved := np.count_nonzero(change):
+        if moved := int(np.count_nonzero(change)):
             squared = Fraction(int((change**2).sum()))
             total += prices.price_of(squared, sigma, moved, trust, int(change.sum()))
     return total

@@ -167,7 +167,8 @@ def price_of(
         return price
     with localcontext(Context(prec=_DIGITS)):
         variance, pi = Decimal(sigma) * Decimal(sigma), Decimal(_PI)
-        tau = 10 * sum((-2 * pi * pi * variance * k / (k + 1)).exp() for k in range(1, shares))
+        steps = ((-2 * pi * pi * variance * k / (k + 1)).exp() for k in range(1, shares))
+        tau = 10 * sum(steps, Decimal(0))
         scale = (shares * variance).sqrt()
         root = (Decimal(squared.numerator) / squared.denominator).sqrt() / scale
         bounds = [tau * moved, ((root + Decimal(moved).sqrt() * tau) ** 2 - root * root) / 2]
