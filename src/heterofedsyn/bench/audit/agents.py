@@ -85,12 +85,13 @@ def checks(seed: int) -> Iterator[Check]:
     """Lines of files, studies side by side, and queries that nobody may answer."""
     yield "agent: a line among others", partial(_lines, "a line among others", _ROWS, seed)
     yield "agent: a line alone", partial(_lines, "a line alone", 0, seed)
-    yield "agent: studies of other units", partial(_units, seed)
+    yield "agent: studies of other rows a person", partial(_units, seed)
     yield "agent: malformed queries", partial(_malformed, seed)
 
 
 @cache
-def _schema() -> Schema:
+def mixed_schema() -> Schema:
+    """A column of every kind."""
     return Schema.of(tomllib.loads(_COLUMNS))
 
 
@@ -110,7 +111,7 @@ def _line(codes: _Codes) -> Line:
 
 def _lines(name: str, rows: int, seed: int) -> Iterator[Finding]:
     """A file with and without one line more."""
-    schema = _schema()
+    schema = mixed_schema()
     plan = plan_of(schema, seed, epsilon=1.0)
     names = schema.domain.names
     kinds: list[Statistic] = [Total(), *(Flat(pair) for pair in combinations(names, 2))]
@@ -160,23 +161,18 @@ def _serving(schema: Schema, text: bytes, seed: int, *plans: Plan) -> Iterator[S
 
 
 def _units(seed: int) -> Iterator[Finding]:
-    """Studies that protect records, or people with one row or three, side by side at one agent."""
+    """Studies of people with one row, two or three, side by side at one agent."""
     schema = plain_schema(9, 6)
     rng = stream(seed, "units of an audit")
     rows = [
         Row(int(rng.integers(30)), (int(rng.integers(9)), int(rng.integers(6)))) for _ in range(200)
     ]
-    everyone = np.array([row.codes for row in rows], dtype=np.int64).T
-    tables = {
-        None: EncodedTable.from_codes(schema.domain, everyone),
-        1: kept([rows], schema, 1),
-        3: kept([rows], schema, 3),
-    }
+    tables = {most: kept([rows], schema, most) for most in (1, 2, 3)}
     plans = [
         msgspec.structs.replace(
             plan_of(schema, seed, epsilon=1.0),
-            unit=None if most is None else UNIT,
-            rows_per_unit=most or 1,
+            unit=UNIT,
+            rows_per_unit=most,
         )
         for most in tables
     ]
@@ -190,7 +186,9 @@ def _units(seed: int) -> Iterator[Finding]:
                 hear(agent, ask(plan, number, kinds, 1e-4), table, plan, seed)
                 asked += 1
     yield Finding(
-        "agent: studies of other units", True, f"{len(plans)} studies, {asked} queries in turn"
+        "agent: studies of other rows a person",
+        True,
+        f"{len(plans)} studies, {asked} queries in turn",
     )
 
 

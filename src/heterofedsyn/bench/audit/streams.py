@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import csv
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
@@ -28,7 +29,7 @@ from heterofedsyn.bench.audit.subject import UNIT
 from heterofedsyn.marginals import tally
 from heterofedsyn.marginals.counts import PairCounts
 from heterofedsyn.privacy.noise import SimulatedNoise
-from heterofedsyn.schema import EncodedTable, Schema
+from heterofedsyn.schema import EncodedTable, Schema, encode
 from heterofedsyn.site import Site
 from heterofedsyn.site.reading import count
 from heterofedsyn.sources import Source, open_source
@@ -84,7 +85,7 @@ _WAYS = (
 
 
 def checks(seed: int) -> Iterator[Check]:
-    """The first L rows of a person count, wherever they lie and however the person is spelt."""
+    """L rows of a person count, wherever they lie and however the person is spelt."""
     for way in _WAYS:
         yield way.title, partial(_audited, way, seed)
 
@@ -158,14 +159,31 @@ def _with(rows: Sequence[Row], canary: Row) -> list[Row]:
 
 
 def kept(stretches: Sequence[Sequence[Row]], schema: Schema, most: int) -> EncodedTable:
-    """The rows that must be counted: of each person the first that fit."""
-    taken: Counter[int] = Counter()
-    kept = []
-    for row in (row for stretch in stretches for row in stretch):
-        if row.person is not None and min(row.codes) >= 0 and taken[row.person] < most:
-            taken[row.person] += 1
-            kept.append(row.codes)
-    return EncodedTable.from_codes(schema.domain, np.array(kept, dtype=np.int64).T)
+    """The rows that must be counted: of each person those that count if nobody else is there."""
+    people: dict[int, list[Row]] = defaultdict(list)
+    for row in chain.from_iterable(stretches):
+        if row.person is not None:
+            people[row.person].append(row)
+    every = [codes for rows in people.values() for codes in _chosen(rows, schema, most)]
+    codes = np.array(every, dtype=np.int64).reshape(-1, len(schema.columns))
+    return EncodedTable.from_codes(schema.domain, codes.T)
+
+
+def _chosen(rows: Sequence[Row], schema: Schema, most: int) -> list[tuple[int, ...]]:
+    """The rows of one person that count: as many as may, and of those that fit."""
+    import pyarrow as pa
+
+    fitting = [row.codes for row in rows if min(row.codes) >= 0]
+    if len(fitting) <= most:
+        return [*fitting]
+    table = _table(rows, pa.array([row.person for row in rows], pa.int64()))
+    found = encode(schema, table.to_batches(), UNIT, most).table
+    chosen = [tuple(codes) for codes in found.codes.T.tolist()]
+    require(
+        len(chosen) == most and Counter(chosen) <= Counter(fitting),
+        f"of a person with {len(fitting)} rows {len(chosen)} count, not {most} of them",
+    )
+    return chosen
 
 
 def _sources(stretches: Sequence[Sequence[Row]], place: Path) -> list[Source]:
