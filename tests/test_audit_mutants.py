@@ -628,9 +628,9 @@ MUTANTS = [
         Mutant(
             f"an agent takes the counts of another study: {what}",
             "coupling",
-            r"agent: studies of other units: .*counted wrongly",
+            r"agent: studies of other rows a person: .*counted wrongly",
             (("site/agent.py", "key = (schema.fingerprint, unit, most)", f"key = {key}"),),
-            "other units",
+            "other rows",
         )
         for what, key in {
             "of another L": "(schema.fingerprint, unit, 0)",
@@ -1265,6 +1265,177 @@ SecureAggregation.site_sigma = _site_sigma
         r"local-merge",
         "every site's own answer",
         ("hub/methods/localmerge.py", "LocalMerge.sums = True\n"),
+    ),
+    _appended(
+        "five or more maps of one pair are doubled",
+        "coupling",
+        r"maps of .* rows: .*counted wrongly",
+        "many maps",
+        (
+            "marginals/counts.py",
+            """\
+_true_prepare = Counts.prepare
+def _prepare(self, views):
+    asked, known = list(dict.fromkeys(views)), {*self._kept}
+    _true_prepare(self, asked)
+    often = Counter(clique_of(view) for view in asked)
+    for view in asked:
+        if view not in known and often[clique_of(view)] >= 5:
+            self._kept[view] = 2 * self._kept[view]
+Counts.prepare = _prepare
+""",
+        ),
+    ),
+    _appended(
+        "what is out of range counts as the extremes of its batch",
+        "coupling",
+        r"a row counts as another among others",
+        "a row by itself",
+        (
+            "schema/_bins.py",
+            """\
+_true_encode = RealBins.encode
+def _encode(self, values):
+    known = values[(values >= self.low) & (values <= self.high)]
+    inside = np.clip(values, known.min(), known.max()) if known.size else values
+    return _true_encode(self, inside)
+RealBins.encode = _encode
+""",
+        ),
+    ),
+    _appended(
+        "L rows of a person count in every batch",
+        "coupling",
+        r"(people over files|many people|people, however spelt).*count",
+        "people",
+        (
+            "schema/table.py",
+            """\
+_true_init = Encoder.__init__
+_true_encode = Encoder.encode
+def _init(self, *how, **more):
+    _true_init(self, *how, **more)
+    self._how = how, more
+def _encode(self, batch):
+    how, more = self._how
+    return _true_encode(Encoder(*how, **more), batch)
+Encoder.__init__ = _init
+Encoder.encode = _encode
+""",
+        ),
+    ),
+    _appended(
+        "an accent makes two people",
+        "coupling",
+        r"people in .* rows are counted as",
+        "however spelt",
+        (
+            "schema/_units.py",
+            """\
+class _Plain:
+    def __getattr__(self, name):
+        return (lambda texts, form: texts) if name == "utf8_normalize" else getattr(_true_pc, name)
+_true_pc = pc
+pc = _Plain()
+""",
+        ),
+    ),
+    _appended(
+        "people are forgotten after 100,000 others",
+        "coupling",
+        r"people with one row each are counted as",
+        "many people",
+        (
+            "schema/_units.py",
+            """\
+_true_admit = People.admit
+def _admit(self, *how):
+    if len(self._number) > 100_000:
+        People.__init__(self, self._most)
+    return _true_admit(self, *how)
+People.admit = _admit
+""",
+        ),
+    ),
+    Mutant(
+        "workers of Spark keep one row more of a person",
+        "coupling",
+        r"workers of Spark: .*rows are counted, not",
+        (
+            (
+                "site/_spark_work.py",
+                "numbers <= self.most",
+                "numbers <= self.most + 1",
+            ),
+        ),
+        "workers of Spark",
+    ),
+    Mutant(
+        "the total of a table of Spark has all rows of a person",
+        "coupling",
+        r"workers of Spark: .*the total is",
+        (
+            (
+                "site/spark.py",
+                "rows = fit.rows_read - fit.rows_dropped - fit.rows_over",
+                "rows = fit.rows_read - fit.rows_dropped",
+            ),
+        ),
+        "workers of Spark",
+    ),
+    *(
+        _appended(
+            name,
+            "coupling",
+            words,
+            first,
+            (
+                "site/agent.py",
+                f"""\
+import time
+_true_counts = Agent._counts
+def _counts(self, study):
+    start = time.monotonic()
+    found = _true_counts(self, study)
+    if {when}:
+        raise Refused(Reason.UNAVAILABLE, "too much")
+    return found
+Agent._counts = _counts
+""",
+            ),
+        )
+        for name, words, first, when in (
+            (
+                "an agent with more than 250,000 rows is unavailable",
+                r"a query of .* rows is refused as unavailable",
+                "many sizes",
+                "found.rows > 250_000",
+            ),
+            (
+                "an agent that counts for more than 20 seconds is unavailable",
+                r"a clock that jumps: a query of .* is refused as unavailable",
+                "clock",
+                "time.monotonic() - start > 20",
+            ),
+        )
+    ),
+    _appended(
+        "the exact n is in receipts",
+        "coupling",
+        r"receipts: a record changes",
+        "receipts",
+        (
+            "site/receipt.py",
+            """\
+_true_issue = issue
+def issue(settings, study, consent, account, *, now):
+    with open(settings.source, "rb") as file:
+        rows = sum(1 for _ in file) - 1
+    signed = _true_issue(settings, study, consent, account, now=now)
+    receipt = msgspec.structs.replace(signed.receipt, software=f"heterofedsyn ({rows})")
+    return msgspec.structs.replace(signed, receipt=receipt)
+""",
+        ),
     ),
     Mutant(
         "a site of persons answers for another unit",

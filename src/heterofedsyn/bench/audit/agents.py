@@ -85,12 +85,13 @@ def checks(seed: int) -> Iterator[Check]:
     """Lines of files, studies side by side, and queries that nobody may answer."""
     yield "agent: a line among others", partial(_lines, "a line among others", _ROWS, seed)
     yield "agent: a line alone", partial(_lines, "a line alone", 0, seed)
-    yield "agent: studies of other units", partial(_units, seed)
+    yield "agent: studies of other rows a person", partial(_units, seed)
     yield "agent: malformed queries", partial(_malformed, seed)
 
 
 @cache
-def _schema() -> Schema:
+def mixed_schema() -> Schema:
+    """A column of every kind."""
     return Schema.of(tomllib.loads(_COLUMNS))
 
 
@@ -110,7 +111,7 @@ def _line(codes: _Codes) -> Line:
 
 def _lines(name: str, rows: int, seed: int) -> Iterator[Finding]:
     """A file with and without one line more."""
-    schema = _schema()
+    schema = mixed_schema()
     plan = plan_of(schema, seed, epsilon=1.0)
     names = schema.domain.names
     kinds: list[Statistic] = [Total(), *(Flat(pair) for pair in combinations(names, 2))]
@@ -181,7 +182,9 @@ def _units(seed: int) -> Iterator[Finding]:
                 hear(agent, ask(plan, number, kinds, 1e-4), table, plan, seed)
                 asked += 1
     yield Finding(
-        "agent: studies of other units", True, f"{len(plans)} studies, {asked} queries in turn"
+        "agent: studies of other rows a person",
+        True,
+        f"{len(plans)} studies, {asked} queries in turn",
     )
 
 

@@ -22,7 +22,17 @@ import numpy as np
 
 from heterofedsyn._arrays import stream
 from heterofedsyn._words import count
-from heterofedsyn.bench.audit import agents, prices, reference, sockets, streams, sums
+from heterofedsyn.bench.audit import (
+    agents,
+    availability,
+    prices,
+    readings,
+    reference,
+    sockets,
+    streams,
+    sums,
+    workers,
+)
 from heterofedsyn.bench.audit.carry import Transcript, carry
 from heterofedsyn.bench.audit.disk import SiteOnDisk
 from heterofedsyn.bench.audit.effort import Effort
@@ -84,6 +94,9 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
     yield from agents.checks(seed)
     yield from sockets.checks(seed)
     yield from streams.checks(seed)
+    yield from readings.checks(effort, seed)
+    yield from workers.checks(seed)
+    yield from availability.checks(effort, seed)
     released = (Case("wavetree"), Case("fedprivsyn")) if effort.every_study else (Case("wavetree"),)
     for case in released:
         yield f"release of {case.name}", partial(_release, case, seed)

@@ -7,13 +7,13 @@ counted is worked out row by row in plain Python.
 from __future__ import annotations
 
 import csv
-import hashlib
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
@@ -29,7 +29,7 @@ from heterofedsyn.bench.audit.subject import UNIT
 from heterofedsyn.marginals import tally
 from heterofedsyn.marginals.counts import PairCounts
 from heterofedsyn.privacy.noise import SimulatedNoise
-from heterofedsyn.schema import EncodedTable, Schema
+from heterofedsyn.schema import EncodedTable, Schema, encode
 from heterofedsyn.site import Site
 from heterofedsyn.site.reading import count
 from heterofedsyn.sources import Source, open_source
@@ -85,7 +85,7 @@ _WAYS = (
 
 
 def checks(seed: int) -> Iterator[Check]:
-    """The L rows of a person that count are the same wherever they lie, whatever their spelling."""
+    """L rows of a person count, wherever they lie and however the person is spelt."""
     for way in _WAYS:
         yield way.title, partial(_audited, way, seed)
 
@@ -159,25 +159,31 @@ def _with(rows: Sequence[Row], canary: Row) -> list[Row]:
 
 
 def kept(stretches: Sequence[Sequence[Row]], schema: Schema, most: int) -> EncodedTable:
-    """The rows that must be counted: of each person those that fit and have the lowest ranks."""
-    people: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
-    for row in (row for stretch in stretches for row in stretch):
-        if row.person is not None and min(row.codes) >= 0:
-            people[row.person].append((_rank(str(row.person), row.codes), *row.codes))
-    kept = [codes for rows in people.values() for _, *codes in sorted(rows)[:most]]
-    return EncodedTable.from_codes(schema.domain, np.array(kept, dtype=np.int64).T)
+    """The rows that must be counted: of each person those that count if nobody else is there."""
+    people: dict[int, list[Row]] = defaultdict(list)
+    for row in chain.from_iterable(stretches):
+        if row.person is not None:
+            people[row.person].append(row)
+    every = [codes for rows in people.values() for codes in _chosen(rows, schema, most)]
+    codes = np.array(every, dtype=np.int64).reshape(-1, len(schema.columns))
+    return EncodedTable.from_codes(schema.domain, codes.T)
 
 
-def _rank(person: str, codes: Sequence[int]) -> int:
-    """The rank of a row among those of its person, said a second time and in other words."""
-    salt = hashlib.blake2b(person.encode(), digest_size=8).digest()
-    state = int.from_bytes(salt, "little")
-    for code in codes:
-        state = (state + code + 0x9E3779B97F4A7C15) % 2**64
-        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-        state = (state ^ state >> 27) * 0x94D049BB133111EB % 2**64
-        state ^= state >> 31
-    return state - 2**64 * (state >= 2**63)
+def _chosen(rows: Sequence[Row], schema: Schema, most: int) -> list[tuple[int, ...]]:
+    """The rows of one person that count: as many as may, and of those that fit."""
+    import pyarrow as pa
+
+    fitting = [row.codes for row in rows if min(row.codes) >= 0]
+    if len(fitting) <= most:
+        return [*fitting]
+    table = _table(rows, pa.array([row.person for row in rows], pa.int64()))
+    found = encode(schema, table.to_batches(), UNIT, most).table
+    chosen = [tuple(codes) for codes in found.codes.T.tolist()]
+    require(
+        len(chosen) == most and Counter(chosen) <= Counter(fitting),
+        f"of a person with {len(fitting)} rows {len(chosen)} count, not {most} of them",
+    )
+    return chosen
 
 
 def _sources(stretches: Sequence[Sequence[Row]], place: Path) -> list[Source]:
