@@ -325,6 +325,19 @@ MUTANTS = [
         "rounded up",
     ),
     Mutant(
+        "an epsilon rounded to the nearest float",
+        "coupling",
+        r"was promised|is said to mean",
+        (
+            (
+                "privacy/budget.py",
+                "return _round_up(Fraction(sum(terms) + _ERROR * sum(map(abs, terms))))",
+                "return float(sum(terms))",
+            ),
+        ),
+        "rho keeps epsilon",
+    ),
+    Mutant(
         "L rows per person counted as one",
         "coupling",
         r"3 rows a person.* costs rho",
