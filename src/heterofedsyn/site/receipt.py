@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import math
 import os
@@ -121,20 +120,29 @@ class SignedReceipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             UsageError: if it is anything else.
         """
         try:
-            data = read_whole(path, MOST_RECEIPT_BYTES)
-            found = msgspec.json.decode(data, type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise UsageError(f"{path}: this is no receipt") from None
+            return cls.of(read_whole(path, MOST_RECEIPT_BYTES), str(path))
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise UsageError(f"cannot read receipt {path}: {reason}; check the path") from None
+
+    @classmethod
+    def of(cls, data: bytes, name: str) -> SignedReceipt:
+        """The signed receipt in the bytes of a file of this name.
+
+        Raises:
+            UsageError: if it is anything else.
+        """
+        try:
+            found = msgspec.json.decode(data, type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise UsageError(f"{name}: this is no receipt") from None
         if found.receipt.version != RECEIPT_VERSION:
             raise UsageError(
-                f"{path}: a receipt of version {found.receipt.version}, not {RECEIPT_VERSION}"
+                f"{name}: a receipt of version {found.receipt.version}, not {RECEIPT_VERSION}"
             )
         if data != found.to_bytes():
             raise UsageError(
-                f"{path} is not as receipts are written, so other programs may read something else "
+                f"{name} is not as receipts are written, so other programs may read something else "
                 "in it; ask the site for the file itself"
             )
         return found
@@ -164,9 +172,8 @@ class SignedReceipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         signing = _signing()
         try:
             public = signing.Ed25519PublicKey.from_public_bytes(_raw(self.key))
-            signature = base64.b64decode(self.signature, validate=True)
-            public.verify(signature, canonical(self.receipt))
-        except (binascii.Error, ValueError, _invalid_signature()):
+            public.verify(_from_base64(self.signature), canonical(self.receipt))
+        except (ValueError, _invalid_signature()):
             raise HeterofedsynError(
                 "the signature does not hold: the receipt was changed, or signed with another key"
             ) from None
@@ -339,11 +346,23 @@ def _same(one: float, other: float) -> bool:
 
 def _raw(key: str) -> bytes:
     try:
-        found = base64.b64decode(key, validate=True)
-    except (binascii.Error, ValueError):
+        found = _from_base64(key)
+    except ValueError:
         found = b""
     if len(found) != 32:
         raise UsageError(f"{key[:60]!r} is no public key: 32 bytes in base64, or a file of them")
+    return found
+
+
+def _from_base64(text: str) -> bytes:
+    """The bytes of a text, if it is the one text for them: decoders pass over the last bits.
+
+    Raises:
+        ValueError: if it is another.
+    """
+    found = base64.b64decode(text, validate=True)
+    if base64.b64encode(found).decode() != text:
+        raise ValueError("bits are left over")
     return found
 
 
