@@ -14,6 +14,7 @@ import msgspec
 
 from heterofedsyn._files import file_written_whole, read_whole
 from heterofedsyn._version import __version__
+from heterofedsyn._words import short
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.marginals.statistics import kind_of
 from heterofedsyn.privacy.budget import Budget, together
@@ -208,7 +209,7 @@ def issue(
     plan = study.plan
     charges = [charged for charged in account.charges if charged.study == study.fingerprint]
     if not charges:
-        raise UsageError(f"study {study.fingerprint[:12]} got nothing from this site yet")
+        raise UsageError(f"study {short(study.fingerprint)} got nothing from this site yet")
     answered = {one.query: one.stored for one in account.answers}
     found = [_released(settings.folder, one, answered.get(one.query)) for one in charges]
     spent = account.spent_on(study.fingerprint)
@@ -270,7 +271,7 @@ def _released(folder: Path, charged: Charged, stored: str | None) -> tuple[Relea
         kept is None or hashlib.sha256(kept.to_bytes()).hexdigest() != stored
     ):
         raise HeterofedsynError(
-            f"the answer to query {charged.query[:12]} may have left, but is no longer stored as "
+            f"the answer to query {short(charged.query)} may have left, but is no longer stored as "
             "it was; restore it from a copy, since a receipt must say what it was"
         )
     parts: tuple[ReleasedPart, ...] = ()
