@@ -28,6 +28,7 @@ from heterofedsyn.cli.app import run
 from heterofedsyn.engines.nvflare import job as job_module
 from heterofedsyn.engines.nvflare.job import Hub
 from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress, State
+from heterofedsyn.engines.nvflare.task import PROGRESS_FILE, RESULT
 from heterofedsyn.errors import HeterofedsynError, plain
 from heterofedsyn.hub.rounds import Absence
 from heterofedsyn.protocol import Study
@@ -286,9 +287,9 @@ class LyingServer:
         return msgspec.to_builtins(self.progress)
 
     def download_job_result(self, job: str, folder: str) -> str:
-        place = Path(folder) / job_module.RESULT
+        place = Path(folder) / RESULT
         place.mkdir()
-        (place / job_module.PROGRESS_FILE).write_bytes(msgspec.json.encode(self.progress))
+        (place / PROGRESS_FILE).write_bytes(msgspec.json.encode(self.progress))
         return folder
 
 

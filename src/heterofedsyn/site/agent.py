@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from threading import Lock
 
-from heterofedsyn._words import Pace
+from heterofedsyn._words import Pace, short
 from heterofedsyn.errors import (
     BudgetExceeded,
     HeterofedsynError,
@@ -135,7 +135,7 @@ class Agent:
         answer = desk.answer(query, shelf)
         now = self._books.account.spent
         cost = f"rho={now.rho:.6g} spent by now" if now > spent else "for nothing, charged before"
-        self._log(f"answered query {query.label!r} of study {query.study[:12]}: {cost}")
+        self._log(f"answered query {query.label!r} of study {short(query.study)}: {cost}")
         return answer
 
     def _counts(self, study: Study) -> Counts:
