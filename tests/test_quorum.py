@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -328,7 +328,7 @@ def test_who_told_of_most_rows_and_leaves_stops_the_study_until_it_is_back(
 # SCALING
 
 
-def answered(totals: dict[str, float], sigma: float = 2.0) -> Round:
+def answered(totals: Mapping[str, float], sigma: float = 2.0) -> Round:
     """A round in which sites tell their totals."""
     query = Query(study="s", number=0, label="total", parts=())
     parts = {

@@ -146,6 +146,43 @@ def test_every_leaf_of_a_receipt_is_signed(place: Path, tmp_path: Path) -> None:
             SignedReceipt.load(tmp_path / "forged.json").check()
 
 
+def holds(data: bytes, key: str | None = None) -> bool:
+    """Whether these bytes are taken for a receipt that was signed."""
+    try:
+        SignedReceipt.of(data, "receipt").check(key)
+    except HeterofedsynError:
+        return False
+    return True
+
+
+def test_no_byte_of_a_receipt_can_be_changed_left_out_or_added(place: Path) -> None:
+    data = (place / "receipt.json").read_bytes()
+    key = SignedReceipt.load(place / "receipt.json").key
+    assert holds(data)
+    assert holds(data, key)
+    for i, byte in enumerate(data):
+        changed = [bytes([byte ^ 1 << bit]) for bit in range(8)]
+        for other in (*changed, b"", b" " + data[i : i + 1], data[i : i + 1] * 2):
+            assert not holds(data[:i] + other + data[i + 1 :]), (i, other)
+    assert not holds(data + b"\n")
+
+
+@pytest.mark.parametrize("field", ["key", "signature"])
+def test_base64_in_a_receipt_has_one_spelling(field: str, place: Path) -> None:
+    """Every letter by every other one of base64, those with the same bytes too."""
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
+    signed = SignedReceipt.load(place / "receipt.json")
+    text = getattr(signed, field)
+    others = {text[:i] + letter + text[i + 1 :] for i in range(len(text)) for letter in letters}
+    others |= {text.rstrip("="), text + "=", text + "====", text.replace("=", "\n=", 1)}
+    for other in others - {text}:
+        changed = msgspec.structs.replace(signed, **{field: other})
+        assert not holds(changed.to_bytes()), other
+        if field == "key":
+            with pytest.raises(HeterofedsynError):
+                signed.check(other)
+
+
 def test_a_receipt_has_one_spelling(place: Path, tmp_path: Path) -> None:
     text = (place / "receipt.json").read_text()
     assert SignedReceipt.load(place / "receipt.json").to_bytes() == text.encode()

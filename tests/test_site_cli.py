@@ -320,6 +320,41 @@ def test_consent_needs_a_person_or_a_clear_word(steward: Steward) -> None:
     assert kept["who"] != "Ada"
 
 
+def test_wherever_people_compare_studies_they_see_all_of_the_fingerprint(steward: Steward) -> None:
+    make_site(steward.place)
+    study = steward.study()
+    groups = [study.fingerprint[i : i + 8] for i in range(0, 64, 8)]
+    for words in (["preview"], ["approve", "--yes"], ["withdraw"]):
+        said = steward(words[0], "study.toml", *words[1:])
+        assert study.fingerprint in said.out + said.err
+        assert " ".join(groups) in said.out + said.err or words == ["withdraw"]
+
+
+def test_what_was_previewed_is_approved_and_nothing_else(steward: Steward) -> None:
+    make_site(steward.place)
+    study = steward.study()
+    told = study.fingerprint
+    for other in (
+        "",
+        told[:12],
+        told[:63],
+        "0" * 64,
+        told[:-1] + ("0" if told[-1] != "0" else "1"),
+    ):
+        for more in ([], ["--yes"]):
+            line = steward.refused("approve", "study.toml", "--fingerprint", other, *more, code=3)
+            assert f"this is study {told}, not {other!r}" in line
+    steward.study(seed=8)  # another file in its place after the preview
+    assert "preview it again" in steward.refused(
+        "approve", "study.toml", "--fingerprint", told, code=3
+    )
+    assert list(steward.settings.studies.iterdir()) == []
+    steward.study()
+    for spelt in (told, told.upper(), " ".join(told[i : i + 8] for i in range(0, 64, 8))):
+        said = steward("approve", "study.toml", "--fingerprint", spelt)
+        assert f"approved {told}" in said.out
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(("word", "code"), [(b"y\n", 0), (b"n\n", 130), (b"\n", 130)])
 def test_consent_is_confirmed_on_a_terminal(steward: Steward, word: bytes, code: int) -> None:
@@ -367,7 +402,7 @@ def test_the_ledger_is_a_table_with_a_bar_and_json(ready: Steward) -> None:
     ready.answer(make_message(study, 1, 0.5), make_message(study, 2, 0.5))
     said = ready("ledger").out
     assert "question 1" in said
-    assert study.fingerprint[:12] in said
+    assert study.fingerprint[:32] in said  # too many letters for two studies to share
     found = json.loads(ready("ledger", "--json").out)
     settings = ready.settings
     account = Books.read(settings.folder, settings.anchor)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from heterofedsyn.cli.app import run
 from heterofedsyn.engines.nvflare import job as job_module
 from heterofedsyn.engines.nvflare.job import Hub
 from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress, State
+from heterofedsyn.engines.nvflare.task import PROGRESS_FILE, RESULT
 from heterofedsyn.errors import HeterofedsynError, plain
 from heterofedsyn.hub.rounds import Absence
 from heterofedsyn.protocol import Study
@@ -121,6 +122,18 @@ def test_lines_and_tables_escape_all_they_are_given(capsys: pytest.CaptureFixtur
     said = check(*capsys.readouterr())
     for shown in (r"\x1b[2K", r"\u202e", r"\n", "[bold red]", ":boom:"):
         assert shown in said
+
+
+@given(
+    st.lists(st.text(st.characters(codec="ascii"), max_size=300), min_size=3, max_size=3),
+)
+def test_no_word_however_long_pushes_a_figure_off_the_page(words: list[str]) -> None:
+    rows = [[words[0], "1,234", "a" * 32, words[1], "0.001234"], [words[2], "5", "b", "c", "6.789"]]
+    with redirect_stdout(io.StringIO()) as page:
+        _show.show_table("title", ["when", "entry", "study", "for", "rho"], rows)
+    for figure in ("1,234", "0.001234", "6.789"):
+        assert figure in page.getvalue()
+    assert page.getvalue().count("a") >= 32
 
 
 def test_a_schema_of_others_is_shown_as_letters(
@@ -274,9 +287,9 @@ class LyingServer:
         return msgspec.to_builtins(self.progress)
 
     def download_job_result(self, job: str, folder: str) -> str:
-        place = Path(folder) / job_module.RESULT
+        place = Path(folder) / RESULT
         place.mkdir()
-        (place / job_module.PROGRESS_FILE).write_bytes(msgspec.json.encode(self.progress))
+        (place / PROGRESS_FILE).write_bytes(msgspec.json.encode(self.progress))
         return folder
 
 

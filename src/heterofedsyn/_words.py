@@ -21,6 +21,23 @@ def count(many: int, noun: str) -> str:
     return f"{many:,} {noun}{'' if many == 1 else 's'}"
 
 
+def aloud(fingerprint: str) -> str:
+    """All of a fingerprint, in groups that people can compare by telephone.
+
+    >>> aloud("0123456789abcdef")
+    '01234567 89abcdef'
+    """
+    return " ".join(fingerprint[i : i + 8] for i in range(0, len(fingerprint), 8))
+
+
+def short(fingerprint: str) -> str:
+    """The start of a fingerprint, in lines about what is known already.
+
+    128 bits: whoever makes up two that begin alike needs 2^64 tries, where 12 letters took 35 s.
+    """
+    return fingerprint[:32]
+
+
 class Pace:
     """Says now and then how far a long reading or writing has come."""
 

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from heterofedsyn.simulate.run import RoundReport
 
 
+MOST_FIGURE = 16
+"""Letters of a figure, which stays on one line."""
+
+
 def note(text: str) -> None:
     """A line of progress, or of a log."""
     print(plain(text), file=sys.stderr, flush=True)
@@ -94,7 +98,9 @@ def show_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -
     table = Table(title=plain(title), title_justify="left", header_style="bold")
     for place, name in enumerate(head):
         justify: Literal["left", "right"] = "left" if place == 0 else "right"
-        table.add_column(plain(name), justify=justify, overflow="fold", no_wrap=place > 0)
+        # Long words take more lines: they must not push figures beside them off the page.
+        figures = place > 0 and all(len(row[place]) <= MOST_FIGURE for row in rows)
+        table.add_column(plain(name), justify=justify, overflow="fold", no_wrap=figures)
     for row in rows:
         table.add_row(*map(plain, row))
     # Names of columns are shown as they are: [this] is no colour.

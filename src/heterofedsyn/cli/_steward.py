@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from heterofedsyn._words import aloud, short
 from heterofedsyn.cli._show import protected, say, show_table, size
 
 if TYPE_CHECKING:
@@ -40,9 +41,10 @@ def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: 
     plan = study.plan
     sent = "any" if shown.bytes is None else size(shown.bytes)
     say(
-        f"study {shown.study[:12]}: {shown.method}, epsilon {plan.epsilon:g}, delta "
+        f"study {shown.study}: {shown.method}, epsilon {plan.epsilon:g}, delta "
         f"{plan.delta:g} (rho {shown.rho:.4g}) for every {protected(plan.unit)}, trust {plan.trust}"
     )
+    say(f"to compare: {aloud(shown.study)}")
     releases = [
         [
             f"{round_.label}: {' x '.join(part.attributes) or 'rows'}",
@@ -114,7 +116,7 @@ def show_ledger(settings: SiteSettings, account: Account) -> None:
     """The last entries, and what is left."""
 
     lines = [
-        (charged.number, charged.when, charged.study[:12], charged.label, charged.rho)
+        (charged.number, charged.when, short(charged.study), charged.label, charged.rho)
         for charged in account.charges
     ]
     lines += [(booked.number, booked.when, "", "repair", booked.rho) for booked in account.repairs]

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heterofedsyn._words import PRIVATE_ROWS
+from heterofedsyn._words import PRIVATE_ROWS, aloud, short
 from heterofedsyn.cli import _steward
 from heterofedsyn.cli._options import check_file
 from heterofedsyn.cli._show import note, pace, protected, say, say_json
 from heterofedsyn.cli._signals import endings
-from heterofedsyn.errors import UsageError
+from heterofedsyn.errors import PrivacyRefusal, UsageError
 
 if TYPE_CHECKING:
     from heterofedsyn.protocol.study import Study
@@ -202,6 +202,10 @@ def approve(
     folder: Folder = HERE,
     who: Who = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(help="Of the study that was previewed: no other is approved, and none asked."),
+    ] = None,
 ) -> None:
     """Consent to a study, up to its own budget.
 
@@ -216,6 +220,8 @@ def approve(
 
     settings = _own(folder)
     found = _load_study(study)
+    if fingerprint is not None:
+        _compare(fingerprint, found)
     check_study(settings, found)
     look_ahead(found, settings.name)
     plan = found.plan
@@ -224,6 +230,7 @@ def approve(
         f"study {found.fingerprint}: {plan.method}, epsilon {plan.epsilon:g}, delta {plan.delta:g} "
         f"(rho {plan.budget.rho:.4g}) for every {protected(plan.unit)}"
     )
+    note(f"to compare: {aloud(found.fingerprint)}")
     if account.spent.rho + plan.budget.rho > settings.cap.rho:
         note(
             f"remark: of the table's rho {settings.cap.rho:.4g} only "
@@ -240,9 +247,9 @@ def approve(
         "consent is to this budget: `site preview` shows what the method will ask, but the agent "
         "answers any statistic that the hub asks for within it"
     )
-    if not yes:
+    if not yes and fingerprint is None:
         if not sys.stdin.isatty():
-            raise UsageError("consent needs a terminal to confirm it, or --yes")
+            raise UsageError("consent needs a terminal to confirm it, --fingerprint, or --yes")
         typer.confirm("Consent?", abort=True, err=True)
     consent = consent_to(settings, found, who=who or _user(), now=_now())
     say(f"approved {consent.study} by {consent.who} at {consent.when}")
@@ -370,7 +377,7 @@ def receipt(
     found, consent = recorded(settings, _find_study(settings, study))
     account = Books.read(settings.folder, settings.anchor)
     signed = issue(settings, found, consent, account, now=_now())
-    stem = f"{found.fingerprint[:12]}-{account.number}"
+    stem = f"{short(found.fingerprint)}-{account.number}"
     target = settings.receipts / f"{stem}.json" if out is None else out
     check_file(target, overwrite=overwrite or out is None)
     signed.save(target)
@@ -556,6 +563,15 @@ def _own(folder: Path) -> SiteSettings:
     return settings
 
 
+def _compare(told: str, study: Study) -> None:
+    """Refuse another study than the one whose fingerprint was told."""
+    if "".join(told.split()).lower() != study.fingerprint:
+        raise PrivacyRefusal(
+            f"this is study {study.fingerprint}, not {told!r}; preview it again, and ask the "
+            "coordinator for the whole fingerprint"
+        )
+
+
 def _load_study(path: Path) -> Study:
     from heterofedsyn.protocol.study import Study
 
@@ -570,7 +586,7 @@ def _find_study(settings: SiteSettings, text: str) -> str:
     known = sorted(found.name for found in settings.studies.iterdir() if found.name[0] != ".")
     fitting = [name for name in known if name.startswith(text)]
     if len(text) < 4 or len(fitting) != 1:
-        shown = ", ".join(name[:12] for name in known) or "none"
+        shown = ", ".join(map(short, known)) or "none"
         raise UsageError(f"there is no file {text!r}, and no one study starts so; known: {shown}")
     return fitting[0]
 

@@ -81,7 +81,7 @@ def new(
     """
     import secrets
 
-    from heterofedsyn._words import count
+    from heterofedsyn._words import aloud, count
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.method import settings_of
     from heterofedsyn.protocol import Plan, Study
@@ -116,6 +116,7 @@ def new(
     study.save(out)
     needed = f"{study.quorum} of {count(len(site), 'site')} must answer every round"
     note(f"study in {out}; {needed}; send it to every steward")
+    note(f"let every steward compare: {aloud(study.fingerprint)}")
     say(study.fingerprint)
 
 
@@ -181,9 +182,7 @@ def run(
     with connect(kit, user) as hub:
         shown = _Shown()
         job = hub.submit(found, resume=resume, rows=rows)
-        note(
-            f"study {found.fingerprint[:12]} over {count(len(found.plan.sites), 'site')}, job {job}"
-        )
+        note(f"study {found.fingerprint} over {count(len(found.plan.sites), 'site')}, job {job}")
         try:
             status = hub.watch(job, shown.show)
         except (KeyboardInterrupt, SystemExit):

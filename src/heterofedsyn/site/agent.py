@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from heterofedsyn._words import Pace
+from heterofedsyn._words import Pace, short
 from heterofedsyn.errors import (
     BudgetExceeded,
     HeterofedsynError,
@@ -188,7 +188,7 @@ class Agent:
             f"rho={total.rho:.6g} spent by now" if total > spent else "for nothing, charged before"
         )
         self._paced(
-            "answered", f"answered query {query.label!r} of study {query.study[:12]}: {cost}"
+            "answered", f"answered query {query.label!r} of study {short(query.study)}: {cost}"
         )
         return answer
 
@@ -303,7 +303,7 @@ class _Refusals:
         if self.queries >= limits.refused_queries or self.seconds >= limits.refused_seconds:
             raise Refused(
                 Reason.UNAVAILABLE,
-                f"{self.queries:,} queries of study {study[:12]} were refused, after "
+                f"{self.queries:,} queries of study {short(study)} were refused, after "
                 f"{self.seconds:,.0f} s of work; nothing of it is looked at until the agent is "
                 "started again",
             )

@@ -26,6 +26,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from heterofedsyn._files import read_whole
+from heterofedsyn._words import short
 from heterofedsyn.errors import LedgerDisputed, LedgerUnavailable, UsageError
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.ledger import Charge, Ledger, shortfall
@@ -430,8 +431,8 @@ class Books:
         kept = self.kept_in(self._folder, query)
         if kept is None or _hash(kept.to_bytes()) != answered.stored:
             raise LedgerUnavailable(
-                f"the answer to query {query[:12]} is gone from {self._folder / ANSWERS}; restore "
-                "it from a copy: it may have left, and must not be drawn again"
+                f"the answer to query {short(query)} is gone from {self._folder / ANSWERS}; "
+                "restore it from a copy: it may have left, and must not be drawn again"
             )
         return kept.answer
 
@@ -445,7 +446,7 @@ class Books:
         self._ready()
         if query not in self._charged or query in self._answered:
             known = "answered before" if query in self._answered else "never charged"
-            raise LedgerDisputed(f"query {query[:12]} was {known}; its answer is not kept")
+            raise LedgerDisputed(f"query {short(query)} was {known}; its answer is not kept")
         data = Kept(answer, asked).to_bytes()
         with self._writing():
             _write(self._folder / ANSWERS / query, data)
@@ -470,7 +471,7 @@ class Books:
         own = [entry for entry in account.charges if entry.study == study]
         return (
             Ledger(str(self._folder), cap, tuple(Charge("", entry.budget) for entry in every)),
-            Ledger(study[:12], study_cap, tuple(Charge("", e.budget) for e in own), "study"),
+            Ledger(short(study), study_cap, tuple(Charge("", e.budget) for e in own), "study"),
         )
 
     def _append(self, entry: Entry) -> None:

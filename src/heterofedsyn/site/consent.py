@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from heterofedsyn._files import file_written_whole, read_whole, written_whole
+from heterofedsyn._words import short
 from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.trust import Local
@@ -177,10 +178,10 @@ def approved(settings: SiteSettings, fingerprint: str, account: Account) -> tupl
     """
     study, consent = recorded(settings, fingerprint)
     if (settings.studies / fingerprint / WITHDRAWN).exists():
-        raise NotApproved(f"consent to study {fingerprint[:12]} was withdrawn")
+        raise NotApproved(f"consent to study {short(fingerprint)} was withdrawn")
     if consent.repaired != account.repaired:
         raise NotApproved(
-            f"the ledger was repaired after study {fingerprint[:12]} was approved, so what the "
+            f"the ledger was repaired after study {short(fingerprint)} was approved, so what the "
             "study spent may be missing from it; approve the study again if it may go on"
         )
     check_unit(settings, account)
@@ -198,7 +199,7 @@ def consent_folder(settings: SiteSettings, fingerprint: str) -> Path:
         raise NotApproved("this names no study: a fingerprint has 64 letters and digits")
     folder = settings.studies / fingerprint
     if not (folder / CONSENT).exists():
-        raise NotApproved(f"study {fingerprint[:12]} was not approved")
+        raise NotApproved(f"study {short(fingerprint)} was not approved")
     return folder
 
 
@@ -212,9 +213,9 @@ def recorded(settings: SiteSettings, fingerprint: str) -> tuple[Study, Consent]:
     folder = consent_folder(settings, fingerprint)
     consent, study = read_consent(folder / CONSENT), Study.load(folder / STUDY)
     if not consent.study == study.fingerprint == fingerprint:
-        raise NotApproved(f"study {fingerprint[:12]} changed after it was approved")
+        raise NotApproved(f"study {short(fingerprint)} changed after it was approved")
     if consent.schema != study.public.fingerprint:
-        raise NotApproved(f"the schema of study {fingerprint[:12]} changed after it was approved")
+        raise NotApproved(f"the schema of study {short(fingerprint)} changed after it was approved")
     return study, consent
 
 
@@ -226,10 +227,10 @@ def withdraw(settings: SiteSettings, fingerprint: str, *, who: str, now: datetim
     """
     folder = settings.studies / fingerprint
     if not _FINGERPRINT.fullmatch(fingerprint) or not (folder / CONSENT).exists():
-        raise UsageError(f"there is no consent to study {fingerprint[:12]!r}")
+        raise UsageError(f"there is no consent to study {short(fingerprint)!r}")
     _check_who(who)
     if (folder / WITHDRAWN).exists():
-        raise UsageError(f"consent to study {fingerprint[:12]} was withdrawn before")
+        raise UsageError(f"consent to study {short(fingerprint)} was withdrawn before")
     when = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     with file_written_whole(folder / WITHDRAWN) as partial:
         partial.write_bytes(_pretty({"study": fingerprint, "who": who, "when": when}))

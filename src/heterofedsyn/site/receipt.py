@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import math
 import os
@@ -15,6 +14,7 @@ import msgspec
 
 from heterofedsyn._files import file_written_whole, read_whole
 from heterofedsyn._version import __version__
+from heterofedsyn._words import short
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.marginals.statistics import kind_of
 from heterofedsyn.privacy.budget import Budget, together
@@ -122,20 +122,29 @@ class SignedReceipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             UsageError: if it is anything else.
         """
         try:
-            data = read_whole(path, MOST_RECEIPT_BYTES)
-            found = msgspec.json.decode(data, type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise UsageError(f"{path}: this is no receipt") from None
+            return cls.of(read_whole(path, MOST_RECEIPT_BYTES), str(path))
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise UsageError(f"cannot read receipt {path}: {reason}; check the path") from None
+
+    @classmethod
+    def of(cls, data: bytes, name: str) -> SignedReceipt:
+        """The signed receipt in the bytes of a file of this name.
+
+        Raises:
+            UsageError: if it is anything else.
+        """
+        try:
+            found = msgspec.json.decode(data, type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise UsageError(f"{name}: this is no receipt") from None
         if found.receipt.version != RECEIPT_VERSION:
             raise UsageError(
-                f"{path}: a receipt of version {found.receipt.version}, not {RECEIPT_VERSION}"
+                f"{name}: a receipt of version {found.receipt.version}, not {RECEIPT_VERSION}"
             )
         if data != found.to_bytes():
             raise UsageError(
-                f"{path} is not as receipts are written, so other programs may read something else "
+                f"{name} is not as receipts are written, so other programs may read something else "
                 "in it; ask the site for the file itself"
             )
         return found
@@ -165,9 +174,8 @@ class SignedReceipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         signing = _signing()
         try:
             public = signing.Ed25519PublicKey.from_public_bytes(_raw(self.key))
-            signature = base64.b64decode(self.signature, validate=True)
-            public.verify(signature, canonical(self.receipt))
-        except (binascii.Error, ValueError, _invalid_signature()):
+            public.verify(_from_base64(self.signature), canonical(self.receipt))
+        except (ValueError, _invalid_signature()):
             raise HeterofedsynError(
                 "the signature does not hold: the receipt was changed, or signed with another key"
             ) from None
@@ -202,7 +210,7 @@ def issue(
     plan = study.plan
     charges = [charged for charged in account.charges if charged.study == study.fingerprint]
     if not charges:
-        raise UsageError(f"study {study.fingerprint[:12]} got nothing from this site yet")
+        raise UsageError(f"study {short(study.fingerprint)} got nothing from this site yet")
     answered = {one.query: one.stored for one in account.answers}
     found = [_released(settings.folder, one, answered.get(one.query)) for one in charges]
     spent = account.spent_on(study.fingerprint)
@@ -271,7 +279,7 @@ def _released(folder: Path, charged: Charged, stored: str | None) -> tuple[Relea
         kept is None or hashlib.sha256(kept.to_bytes()).hexdigest() != stored
     ):
         raise HeterofedsynError(
-            f"the answer to query {charged.query[:12]} may have left, but is no longer stored as "
+            f"the answer to query {short(charged.query)} may have left, but is no longer stored as "
             "it was; restore it from a copy, since a receipt must say what it was"
         )
     parts: tuple[ReleasedPart, ...] = ()
@@ -347,11 +355,23 @@ def _same(one: float, other: float) -> bool:
 
 def _raw(key: str) -> bytes:
     try:
-        found = base64.b64decode(key, validate=True)
-    except (binascii.Error, ValueError):
+        found = _from_base64(key)
+    except ValueError:
         found = b""
     if len(found) != 32:
         raise UsageError(f"{key[:60]!r} is no public key: 32 bytes in base64, or a file of them")
+    return found
+
+
+def _from_base64(text: str) -> bytes:
+    """The bytes of a text, if it is the one text for them: decoders pass over the last bits.
+
+    Raises:
+        ValueError: if it is another.
+    """
+    found = base64.b64decode(text, validate=True)
+    if base64.b64encode(found).decode() != text:
+        raise ValueError("bits are left over")
     return found
 
 
