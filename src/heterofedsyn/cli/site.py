@@ -417,7 +417,7 @@ def verify(
     known = "the key given" if key is not None else f"key {signed.key}, which nobody vouched for"
     print(f"the receipt holds, signed with {known}")
     print(f"site {made.site!r}, study {plain(made.study)}, issued {plain(made.issued)}")
-    print(f"consent by {plain(made.consent_by)} at {plain(made.consent_when)}")
+    print(f"consent by {plain(made.consent_by)} on {plain(made.consent_when)}")
     print(
         f"{count(len(made.releases), 'answer')} with {count(integers, 'noisy integer')}: rho "
         f"{made.spent_rho:.4g}, epsilon {made.spent_epsilon:.4g} at delta {made.delta:g} for every "
