@@ -754,6 +754,7 @@ COMMANDS = [
     ("bench", "paper"),
     ("bench", "scale"),
     ("bench", "speed"),
+    ("bench", "timing"),
     ("site",),
     *(("site", name) for name in ("init", "preview", "approve", "withdraw", "serve", "receipt")),
     *(("site", name) for name in ("verify", "evaluate", "ledger")),

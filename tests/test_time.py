@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 import heterofedsyn
 from agent_support import FreshNoise, approved_study, ask, books_of, make_site
+from heterofedsyn.bench import timing
 from heterofedsyn.engines.nvflare.progress import rough
 from heterofedsyn.errors import UsageError
 from heterofedsyn.marginals import Tally, _count_kernel, counting, counts, sketch, statistics, tally
@@ -388,3 +389,28 @@ def test_progress_tells_tens_of_seconds(seconds: float) -> None:
     found = rough(seconds)
     assert found % 10 == 0
     assert seconds <= found <= max(10, seconds + 10)
+
+
+# THE BENCHMARK
+
+
+@pytest.mark.parametrize("socket", [False, True])
+def test_the_benchmark_plays_with_real_agents(socket: bool) -> None:
+    game = timing.Game("two tables", (40, 39), socket=socket)
+    told = timing.play(game, 0.001, 3, timing.QUICK_FRESH, 0)
+    assert 0 <= told.low <= told.auc <= told.high <= 1
+
+
+def test_an_area_is_how_often_the_first_takes_longer() -> None:
+    one, other = np.array([2.0, 3.0]), np.array([1.0, 2.0])
+    assert timing._auc(one, other) == 0.875
+    assert timing._auc(one, one) == 0.5
+    always = timing.Told("", *timing._interval([1.0, 1.0], 100))
+    assert not always.nothing
+    assert timing.Told("", *timing._interval([0.4, 0.6], 100)).nothing
+
+
+def test_the_benchmark_crosses_every_size_at_which_work_changed() -> None:
+    played = {game.rows for game in timing.games()}
+    assert {(n, n - 1) for n in timing.SIZES} <= played
+    assert len(timing.SIZES) == 10

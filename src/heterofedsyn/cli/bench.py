@@ -79,6 +79,49 @@ def scale(
 
 
 @app.command()
+def timing(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Two sizes and few queries: does it run at all?")
+    ] = False,
+    tick: Annotated[
+        float, typer.Option(help="Seconds of a tick; a site's own are longer, and hide more.")
+    ] = 0.1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Measure what a hub learns of a table from when its answers arrive.
+
+    Real agents whose tables differ in one row are asked the same in turn, around every size at
+    which their work once changed, without ticks and with them: some ten minutes. An area of 0.5
+    tells nothing.
+    """
+    from heterofedsyn.bench.timing import measure
+    from heterofedsyn.cli._show import note, show_table
+
+    if not 0 < tick <= 1:
+        raise UsageError(f"--tick ({tick:g}) must be above 0 and at most 1")
+    tables = measure(note, tick=tick, queries=8 if quick else 200, quick=quick)
+    if as_json:
+        print(json.dumps([table.as_dict() for table in tables], indent=1))
+        return
+    for table in tables:
+        show_table(
+            "Which table took longer, " + (f"tick {table.tick:g} s" if table.tick else "no ticks"),
+            ["tables", "area", "from", "to", "0.5 within"],
+            [
+                [
+                    t.game,
+                    f"{t.auc:.3f}",
+                    f"{t.low:.3f}",
+                    f"{t.high:.3f}",
+                    "yes" if t.nothing else "NO",
+                ]
+                for t in table.told
+            ],
+        )
+        print(table.describe())
+
+
+@app.command()
 def paper(
     names: Annotated[
         list[str] | None,

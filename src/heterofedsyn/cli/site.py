@@ -430,7 +430,7 @@ def verify(
     known = "the key given" if key is not None else f"key {signed.key}, which nobody vouched for"
     say(f"the receipt holds, signed with {known}")
     say(f"site {made.site!r}, study {made.study}, issued {made.issued}")
-    say(f"consent by {made.consent_by} at {made.consent_when}")
+    say(f"consent by {made.consent_by} on {made.consent_when}")
     say(
         f"{count(len(made.releases), 'answer')} with {count(integers, 'noisy integer')}: rho "
         f"{made.spent_rho:.4g}, epsilon {made.spent_epsilon:.4g} at delta {made.delta:g} for every "

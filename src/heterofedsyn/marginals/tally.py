@@ -185,9 +185,9 @@ class _Copy:
                 self._file.write(np.ascontiguousarray(own).data)
             self._file.flush()
         except OSError as error:
-            place = self._folder or tempfile.gettempdir()
+            folder = self._folder or tempfile.gettempdir()
             raise DataError(
-                f"cannot keep the encoded rows in {place}: {error.strerror}; make room there, or "
+                f"cannot keep the encoded rows in {folder}: {error.strerror}; make room there, or "
                 "name another folder in TMPDIR"
             ) from None
 

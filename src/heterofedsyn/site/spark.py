@@ -43,7 +43,9 @@ _FIT_PARTITIONS = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
 class SparkCounts(Counts):
     """Counts of an encoded copy that Spark keeps on its workers' disks until `close`."""
 
-    def __init__(self, name: str, domain: Domain, rows: int, size: int, copy: DataFrame) -> None:
+    def __init__(
+        self, name: str, domain: Domain, rows: int, copy: DataFrame, size: int | None = None
+    ) -> None:
         super().__init__(domain, rows, size)
         self._name = name
         self._copy = copy
@@ -104,7 +106,7 @@ def count(
             watch(fit.rows_read)
             rows = fit.rows_read - fit.rows_dropped - fit.rows_over
             size = at_least(rows, declared)
-            counts = SparkCounts(reading.name, domain, rows, size, copy)
+            counts = SparkCounts(reading.name, domain, rows, copy, size)
             if _bytes(size, domain) <= most_codes(domain):
                 return counts, fit
             # The counts of all pairs are smaller than the codes, and hold all that is asked for.

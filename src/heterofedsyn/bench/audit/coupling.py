@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LARGE = (300, 300, *(3,) * 10)
-_LARGE_ROWS = 60_000
+_LARGE_ROWS = 66_000
 """Sizes of attributes and rows that several threads count; a pair has 90,000 cells."""
 
 _ON_DISK = (Case("wavetree"), Case("fedprivsyn", {"sketch": "gaussian"}, rows_per_unit=3))
