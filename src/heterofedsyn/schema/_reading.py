@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from heterofedsyn._arrays import Integers
+from heterofedsyn._arrays import NO_TEXT, Integers
 
 Mask = NDArray[np.bool_]
 
@@ -189,6 +189,11 @@ def _is_utf8(cell: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def no_values(text: pa.Array) -> Mask:
+    """Where a reader found what is no value of a table."""
+    return mask(pc.match_substring(text, NO_TEXT))
 
 
 def positions(text: pa.Array, among: tuple[str, ...]) -> Integers:

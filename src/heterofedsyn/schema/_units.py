@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from heterofedsyn._arrays import Codes, Integers
+from heterofedsyn._arrays import NO_TEXT, Codes, Integers
 from heterofedsyn.errors import DataError
 from heterofedsyn.schema import _reading
 
@@ -40,6 +40,7 @@ def identify(array: pa.Array, name: str) -> tuple[pa.DictionaryArray, _reading.M
     texts = pc.utf8_normalize(_reading.integer_form(texts), form="NFC")
     texts = pc.replace_substring_regex(texts, pattern=_TRAILING_ZEROS, replacement=r"\1")
     texts = pc.fill_null(texts, "")
+    texts = pc.if_else(pc.match_substring(texts, NO_TEXT), "", texts)
     places = array.indices.cast(pa.int64()).fill_null(len(texts)).to_numpy()
     known = np.append(~_reading.is_empty(texts), False)[places]
     # Several entries may spell one unit ("17" and "17.0"); each unit keeps one entry.

@@ -346,7 +346,8 @@ class CategoricalColumn(Column):
             forms = _reading.integer_form(array.take(pa.array(rest)))
             unknown = -1 if self.other is None else self.values.index(self.other)
             by_form = np.array([*self._by_form.values(), unknown])
-            codes[rest] = by_form[_reading.positions(forms, tuple(self._by_form))]
+            found = by_form[_reading.positions(forms, tuple(self._by_form))]
+            codes[rest] = np.where(_reading.no_values(forms), -1, found)
         return _reading.Cells(codes, missing, codes >= 0)
 
     def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from heterofedsyn._arrays import NO_TEXT
 from heterofedsyn.errors import DataError
 from heterofedsyn.sources._csv_lines import Lines
 from heterofedsyn.sources.source import Source, check_names
@@ -25,11 +26,8 @@ from heterofedsyn.sources.source import Source, check_names
 _BLOCK_BYTES = 2 << 20
 """Of the file, parsed at once; a row may reach into a second block. pyarrow reads 32 ahead."""
 
-_NO_TEXT = "\ufdd0"
-"""Stands for a byte that is no text; Unicode promises that no text holds this letter."""
-
 _MARK = "heterofedsyn-mark"
-codecs.register_error(_MARK, lambda error: (_NO_TEXT, error.end))  # type: ignore[attr-defined]
+codecs.register_error(_MARK, lambda error: (NO_TEXT, error.end))  # type: ignore[attr-defined]
 
 _RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 _TROUBLES = (pa.ArrowException, OSError)
@@ -61,7 +59,7 @@ class CsvSource(Source):
             names, trouble = [], f"the header, {lines.trouble}"
         if not names:
             raise DataError(f"{path}: {trouble}") from None
-        if any(_NO_TEXT in name for name in names):
+        if any(NO_TEXT in name for name in names):
             raise DataError(f"{path}: the header is not UTF-8; save the file as UTF-8")
         if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
             raise DataError(
@@ -175,7 +173,7 @@ class _Skipping:
     def mark(self, block: bytes) -> bytes:
         """A block of the file with a mark for every byte that is no text."""
         text = self._decoder.decode(block, final=not block)
-        self._found = self._found or _NO_TEXT in text
+        self._found = self._found or NO_TEXT in text
         return text.encode()
 
     def unfit(self, row: Any) -> str:
@@ -193,7 +191,7 @@ class _Skipping:
         """The rows of a batch without a mark."""
         if not self._found:
             return batch
-        marked = (pc.match_substring(column, _NO_TEXT) for column in batch.columns)
+        marked = (pc.match_substring(column, NO_TEXT) for column in batch.columns)
         kept = batch.filter(pc.invert(reduce(pc.or_, marked)))
         self._illegible += batch.num_rows - kept.num_rows
         return kept

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn.sources._cells import texts
 from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
 
-_MIXED = re.compile(r"Conversion failed for column (.+) with type")
 _ACCEPTED = "a path, a pandas, polars or Spark data frame, or any table with an Arrow stream"
 
 
@@ -117,42 +116,60 @@ def _open_pandas(frame: Any, kind: str) -> Source:
 
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
         some = frame.iloc[:, [header.index(column) for column in columns]].set_axis(columns, axis=1)
-        # Python objects get the type that fits all of them, so these columns cannot be cut up.
-        loose = [column for column in columns if str(some[column].dtype) == "object"]
-        whole = {column: _of_pandas(some[[column]], kind)[column] for column in loose}
         for start in range(0, len(some), BATCH_ROWS):
-            rows = slice(start, start + BATCH_ROWS)
-            part = _of_pandas(some.iloc[rows].drop(columns=loose), kind)
-            arrays = {column: array[rows] for column, array in whole.items()}
-            arrays |= {column: part[column] for column in part.column_names}
-            chosen = pa.table({column: arrays[column] for column in columns})
-            yield from chosen.combine_chunks().to_batches()
+            part = some.iloc[start : start + BATCH_ROWS]
+            arrays = [_of_pandas(part.iloc[:, place], kind) for place in range(len(columns))]
+            yield from pa.table(arrays, columns).combine_chunks().to_batches()
 
     return FrameSource(kind, header, read)
 
 
-def _of_pandas(frame: Any, kind: str) -> pa.Table:
+def _of_pandas(column: Any, kind: str) -> pa.Array | pa.ChunkedArray:
+    """A column by its type; Python objects cell by cell, for their type is that of all rows."""
+    if (loose := _loose_categories(column)) is not None:
+        places = pa.array(column.cat.codes.to_numpy(), mask=column.isna().to_numpy())
+        return pa.DictionaryArray.from_arrays(places, texts(loose))
+    if str(column.dtype) == "object":
+        return texts(column.tolist())
     try:
-        return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        mixed = _MIXED.search(str(error))
-        names = [mixed[1]] if mixed else list(frame.columns)
-        column = f"column {names[0]!r}" if len(names) == 1 else "a column"
+        return pa.array(column, from_pandas=True)
+    except UnicodeEncodeError:  # text that is none, in a column of text
+        return texts(column.tolist())
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise DataError(
-            f"{kind}: {column} mixes kinds of values, or holds a kind that tables do not have; "
+            f"{kind}: column {str(column.name)!r} holds a kind of values that tables do not have; "
             "convert it first, say with .astype(str)"
         ) from None
+
+
+def _loose_categories(column: Any) -> list[Any] | None:
+    """The categories of a column, if they are Python objects."""
+    categories = getattr(column.dtype, "categories", None)
+    is_loose = categories is not None and str(categories.dtype) == "object"
+    return categories.tolist() if is_loose and hasattr(column, "cat") else None
 
 
 def _open_polars(frame: Any, kind: str) -> Source:
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
         with _quiet(kind):
             for part in _parts(frame.lazy().select(columns)):
-                yield from pa.table(part).to_batches(max_chunksize=BATCH_ROWS)
+                yield from _of_polars(part).to_batches(max_chunksize=BATCH_ROWS)
 
     with _quiet(kind):
         header = tuple(frame.collect_schema().names())
     return FrameSource(kind, header, read)
+
+
+def _of_polars(part: Any) -> pa.Table:
+    """A frame by the types of its columns; Python objects cell by cell."""
+    loose = [name for name, kind in part.schema.items() if str(kind) == "Object"]
+    typed = pa.table(part.drop(loose)) if len(loose) < part.width else None
+    return pa.table(
+        {
+            name: texts(part[name].to_list()) if name in loose or typed is None else typed[name]
+            for name in part.columns
+        }
+    )
 
 
 def _parts(query: Any) -> Iterator[Any]:

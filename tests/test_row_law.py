@@ -1,0 +1,401 @@
+"""What a row counts as depends on that row and its own person's rows alone, from every source."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heterofedsyn.bench.stores import STORES, Columns, encode_through, written
+from heterofedsyn.schema import Encoded, Schema, encode
+from heterofedsyn.sources import csv_file, memory, open_source
+from postgres_support import Server, server
+
+SCHEMA = Schema.of(
+    {
+        "columns": [
+            {"name": "age", "type": "integer", "min": 0, "max": 99, "nullable": True},
+            {"name": "height", "type": "number", "min": 0, "max": 3, "bins": 30, "nullable": True},
+            {
+                "name": "ward",
+                "type": "categorical",
+                "values": ["a", "b", "1.5", "True", "?"],
+                "other": "?",
+                "nullable": True,
+            },
+            {"name": "alive", "type": "boolean", "nullable": True},
+            {"name": "seen", "type": "datetime", "min": "2025-01-01", "max": "2025-12-31"},
+        ]
+    }
+)
+Row = dict[str, Any]
+ROWS: list[Row] = [
+    {
+        "person": f"p{number % 7}",
+        "age": number,
+        "height": Decimal(number) / 10 + Decimal("0.5"),
+        "ward": "ab"[number % 2],
+        "alive": number % 3 == 0,
+        "seen": datetime(2025, 1 + number % 12, 3, 4, 5, 6),
+    }
+    for number in range(20)
+]
+ODD_CELLS: list[object] = [
+    b"bytes",
+    b"\xff\xfe",
+    Decimal("1.25"),
+    Decimal("1E+900"),
+    Decimal("NaN"),
+    Decimal("Infinity"),
+    1.5,
+    float("nan"),
+    float("-inf"),
+    1e300,
+    2**63,
+    -(2**200),
+    10**5_000,
+    True,
+    None,
+    "",
+    "unknown",
+    "true",
+    'an open " quote',
+    '"',
+    '""',
+    ',"',
+    "two\nlines",
+    "x" * 100_000,
+    "nul\0byte",
+    "\ud800",
+    "\ufdd0",
+    date(2025, 5, 5),
+    date(1, 1, 1),
+    datetime(2025, 5, 5, tzinfo=UTC),
+    datetime(9999, 12, 31, 23, 59, 59, 999999),
+    pd.NaT,
+    pd.NA,
+    pd.Timestamp("2025-05-05T01:02:03.000000004"),
+    np.float32(0.7),
+    np.int8(3),
+    np.datetime64("2025-05-05T01:02"),
+    np.datetime64("NaT"),
+    [1, 2],
+    {"a": 1},
+    object(),
+    1j,
+]
+
+IN_MEMORY = ("arrow", "stream", "pandas", "polars")
+FILES = [kind for kind in STORES if kind not in IN_MEMORY]
+
+
+def columns(rows: list[Row]) -> Columns:
+    return {name: [row[name] for row in rows] for name in ROWS[0]}
+
+
+def counted(encoded: Encoded) -> Counter[tuple[int, ...]]:
+    return Counter(map(tuple, encoded.table.codes.T.tolist()))
+
+
+def check(before: Encoded, after: Encoded, what: object) -> None:
+    """At most one row more, none fewer, and none that is read in another way."""
+    one, other = counted(before), counted(after)
+    assert not one - other, what
+    assert (other - one).total() <= 1, what
+
+
+@pytest.fixture
+def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames are read six rows at a time, CSV files in blocks that hold the longest odd cell."""
+    monkeypatch.setattr(memory, "BATCH_ROWS", 6)
+    monkeypatch.setattr(csv_file, "_BLOCK_BYTES", 250_000)
+
+
+def folders(root: Path) -> Iterator[Path]:
+    number = 0
+    while True:
+        number += 1
+        (root / str(number)).mkdir()
+        yield root / str(number)
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+@pytest.mark.parametrize(
+    "kind", [*IN_MEMORY, *(pytest.param(k, marks=pytest.mark.thorough) for k in FILES)]
+)
+@pytest.mark.parametrize("unit", [None, "person"])
+def test_an_odd_row_changes_nothing_but_itself(tmp_path: Path, kind: str, unit: str | None) -> None:
+    places = folders(tmp_path)
+    before = encode_through(kind, columns(ROWS), SCHEMA, next(places), unit=unit)
+    assert before.rows_dropped == 0
+    for number, cell in enumerate(ODD_CELLS):
+        for column in ROWS[0] if kind == "pandas" else ["ward"]:
+            odd = ROWS[0] | {"person": "another", column: cell}
+            at = (0, 10, 20)[number % 3]
+            rows = [*ROWS[:at], odd, *ROWS[at:]]
+            after = encode_through(kind, columns(rows), SCHEMA, next(places), unit=unit)
+            check(before, after, (column, number))
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("most", [1, 2])
+def test_which_rows_of_a_person_count_is_the_same_in_every_source_and_order(
+    tmp_path: Path, kind: str, most: int
+) -> None:
+    places = folders(tmp_path)
+    expected = counted(
+        encode(SCHEMA, written(columns(ROWS)).to_batches(), "person", max_rows_per_unit=most)
+    )
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        rows = [ROWS[place] for place in rng.permutation(len(ROWS))]
+        found = encode_through(
+            kind, columns(rows), SCHEMA, next(places), unit="person", max_rows_per_unit=most
+        )
+        assert counted(found) == expected
+        # Rows of one person more change nothing of others, whatever they hold.
+        extra = [ROWS[0] | {"person": "p7", "age": age} for age in (1, 2, 3)]
+        mixed = [*extra[:2], *rows[:9], extra[2], *rows[9:]]
+        found = encode_through(
+            kind, columns(mixed), SCHEMA, next(places), unit="person", max_rows_per_unit=most
+        )
+        assert not expected - counted(found)
+        assert (counted(found) - expected).total() == most
+
+
+CELL = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=4),
+    st.binary(max_size=4),
+    st.decimals(),
+    st.dates(),
+    st.datetimes(),
+    st.sampled_from(["a", "b", "True", "1.5", "2025-02-03"]),
+)
+
+
+@given(st.lists(st.tuples(CELL, CELL), min_size=1, max_size=8), st.data())
+def test_a_column_of_objects_is_read_cell_by_cell(
+    cells: list[tuple[object, object]], data: st.DataObject
+) -> None:
+    def found(some: list[tuple[object, object]]) -> Counter[tuple[int, ...]]:
+        rows = [ROWS[0] | {"ward": ward, "height": height} for ward, height in some]
+        return counted(encode_through("pandas", columns(rows), SCHEMA, Path()))
+
+    place = data.draw(st.integers(0, len(cells) - 1))
+    others = cells[:place] + cells[place + 1 :]
+    assert found(cells) == found(others) + found([cells[place]])
+
+
+ODD_LINES = [
+    b'"open,1,1,a,true,2025-02-03',
+    b'another,1,1,"a,true,2025-02-03',
+    b'another,1,1,a,true,"2025-02-03',
+    b'5" pipe,1,1,"a,true,2025-02-03',
+    b'5" pipe,1,1,a,true,2025-02-03',
+    b'"another","1","1","a","true","2025-02-03',
+    b'another,1,1,"a"b"c",true,2025-02-03',
+    b'another,1,1,a"",true,"2025-02-03"',
+    b"another,1,1",
+    b"another,1,1,a,true,2025-02-03,more",
+    b"another,1,1,\xff\xfe,true,2025-02-03",
+    b"another,1,1,\xc3,true,2025-02-03",
+    b"another,1,1,a\0b,true,2025-02-03",
+    b"\0",
+    b"",
+    b'"' * 5,
+    b'"' + b"x" * 3_000_000,
+    b"\xef\xbb\xbf",
+]
+
+
+@pytest.mark.parametrize(
+    ("end", "packed", "last"),
+    [(b"\n", False, True), (b"\r\n", False, False), (b"\r", False, True), (b"\n", True, False)],
+)
+def test_an_odd_line_of_a_csv_changes_nothing_but_itself(
+    tmp_path: Path, end: bytes, packed: bool, last: bool
+) -> None:
+    plain = b"person,age,height,ward,alive,seen"
+    lines = [plain] + [
+        b'p%d,%d,1.5,"a",true,2025-02-03' % (number % 7, number) for number in range(40)
+    ]
+    path = tmp_path / ("rows.csv.gz" if packed else "rows.csv")
+    said: list[str] = []
+
+    def read(some: list[bytes]) -> Encoded:
+        content = end.join(some) + (end if last else b"")
+        path.write_bytes(gzip.compress(content, 1) if packed else content)
+        source = open_source(path).forgiving(said.append)
+        return encode(SCHEMA, source.batches(SCHEMA.domain.names))
+
+    before = read(lines)
+    assert (before.rows_read, before.rows_dropped, said) == (40, 0, [])
+    for odd in ODD_LINES:
+        for place in (1, 20, 41) if len(odd) < 1_000 else (20,):
+            check(before, read([*lines[:place], odd, *lines[place:]]), (odd[:40], place))
+            # Two of them do not close each other.
+            twice = read([*lines[:place], odd, *lines[place:], odd])
+            assert not counted(before) - counted(twice), (odd[:40], place)
+
+
+FAR = 2**60
+TYPED: dict[str, tuple[pa.DataType, list[Any], list[Any]]] = {
+    "integers": (pa.int64(), [1, 2, 3], [None, 2**63 - 1, -(2**63)]),
+    "unsigned": (pa.uint64(), [1, 2, 3], [None, 2**64 - 1]),
+    "floats": (pa.float64(), [1.0, 2.5], [None, np.nan, np.inf, -np.inf, 1e300, 5e-324, -0.0]),
+    "short floats": (pa.float32(), [1.0, 2.5], [None, np.nan, np.inf, 3e38]),
+    "decimals": (pa.decimal128(38, 2), [Decimal("1.50")], [None, Decimal("9" * 36)]),
+    "booleans": (pa.bool_(), [True, False], [None]),
+    "texts": (pa.string(), ["a", "b", "1.5"], [None, "", "\0", "x" * 10_000, "\ufdd0"]),
+    "bytes": (pa.binary(), [b"a"], [None, b"\xff"]),
+    "days": (pa.date32(), [1, 2, 20_000], [None, 2**31 - 1, -(2**31)]),
+    "long days": (pa.date64(), [0, 86_400_000], [None, 86_400_000 * 2**36]),
+    "seconds": (pa.timestamp("s"), [1, 1_740_000_000], [None, FAR, -FAR]),
+    "nanoseconds": (pa.timestamp("ns"), [1, 1_740_000_000 * 10**9], [None, 2**62, -(2**62)]),
+    "moments": (pa.timestamp("us", "UTC"), [1_740_000_000 * 10**6], [None, FAR]),
+}
+
+
+@pytest.mark.parametrize("kind", TYPED)
+@pytest.mark.parametrize("coded", [False, True])
+def test_an_odd_value_of_a_type_changes_nothing_but_itself(
+    tmp_path: Path, kind: str, coded: bool
+) -> None:
+    schema = Schema.of(
+        {
+            "columns": [
+                {"name": "integer", "type": "integer", "min": 0, "max": 9},
+                {"name": "number", "type": "number", "min": 0, "max": 9, "nullable": True},
+                {"name": "word", "type": "categorical", "values": ["a", "1"], "other": "a"},
+                {"name": "flag", "type": "boolean", "nullable": True},
+                {"name": "moment", "type": "datetime", "min": "1970-01-01", "max": "2030-01-01"},
+            ]
+        }
+    )
+    form, usual, odd = TYPED[kind]
+
+    def array(values: list[Any]) -> pa.Array:
+        found = pa.array(values, pa.int32() if kind == "days" else form).cast(form)
+        return found.dictionary_encode() if coded else found
+
+    for column in schema.columns:
+        single = Schema((column,))
+        for unit in (None, "id"):
+            if unit and kind in ("bytes", "moments"):
+                continue  # no type to tell people apart by: refused, whatever the rows
+
+            def read(values: list[Any], schema: Schema = single, unit: Any = unit) -> Encoded:
+                (name,) = schema.domain.names
+                table = pa.table({name: array(values), "id": array(values)})
+                return encode(schema, table.to_batches(), unit, max_rows_per_unit=3)
+
+            before = read(usual * 2)
+            for value in odd:
+                for at in (0, 1, 2 * len(usual)):
+                    values = usual * 2
+                    values.insert(at, value)
+                    check(before, read(values), (column.name, value, at))
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Server]:
+    with server() as found, pytest.MonkeyPatch.context() as patch:
+        for name, value in found.environment.items():
+            patch.setenv(name, value)
+        yield found
+
+
+@pytest.mark.thorough
+def test_an_odd_row_in_postgresql_changes_nothing_but_itself(database: Server) -> None:
+    before = encode(SCHEMA, written(columns(ROWS)).to_batches(), "person", max_rows_per_unit=2)
+    odd = [cell for cell in ODD_CELLS if not isinstance(cell, str) or "\0" not in cell]
+    for number, cell in enumerate(odd[::3]):
+        rows = [*ROWS, ROWS[0] | {"person": "another", "ward": cell, "height": cell}]
+        table = written(columns(rows)).cast(pa.schema([(name, pa.string()) for name in ROWS[0]]))
+        database.fill(f"rows{number}", table)
+        for query in (
+            f"rows{number}",
+            f"SELECT * FROM rows{number} ORDER BY ward DESC, person",
+            f"SELECT DISTINCT * FROM rows{number}",
+        ):
+            source = open_source(database.url(query))
+            batches = source.batches(["person", *SCHEMA.domain.names])
+            after = encode(SCHEMA, batches, "person", max_rows_per_unit=2)
+            check(before, after, (query, number))
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_the_order_of_a_query_changes_nothing(tmp_path: Path, most: int) -> None:
+    """Joins, sorting, duplicates and threads: the same rows of each person count."""
+    many = 5_000
+    rng = np.random.default_rng(1)
+    table = pa.table(
+        {
+            "person": [f"p{number}" for number in rng.integers(0, 1_000, many)],
+            "age": rng.integers(0, 100, many),
+            "ward": ["ab"[number] for number in rng.integers(0, 2, many)],
+        }
+    )
+    schema = Schema(tuple(column for column in SCHEMA.columns if column.name in ("age", "ward")))
+    place = tmp_path / "lake.duckdb"
+    with duckdb.connect(str(place)) as connection:
+        connection.register("given", table)
+        connection.sql("CREATE TABLE stays AS SELECT * FROM given")
+    expected = counted(encode(schema, table.to_batches(), "person", max_rows_per_unit=most))
+    for query in (
+        "stays",
+        "SELECT * FROM stays ORDER BY person",
+        "SELECT * FROM stays ORDER BY ward, age DESC",
+        "SELECT s.* FROM stays AS s JOIN (SELECT DISTINCT person FROM stays) AS p USING (person)",
+        "SELECT * FROM stays WHERE age < 50 UNION ALL SELECT * FROM stays WHERE age >= 50",
+    ):
+        batches = open_source(f"{place}#{query}").batches(["person", "age", "ward"])
+        assert counted(encode(schema, batches, "person", max_rows_per_unit=most)) == expected
+
+
+FRAMES: dict[str, Callable[[list[Any]], object]] = {
+    "categories": lambda cells: pd.DataFrame(
+        {"ward": pd.Categorical(pd.Series(cells, dtype=object))}
+    ),
+    "texts": lambda cells: pd.DataFrame({"ward": pd.Series(cells, dtype=object)}),
+    "polars": lambda cells: pl.DataFrame({"ward": pl.Series(cells, dtype=pl.Object)}),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_a_cell_of_another_kind_makes_no_other_cell_misfit(kind: str) -> None:
+    schema = Schema(tuple(column for column in SCHEMA.columns if column.name == "ward"))
+    usual: list[Any] = [Decimal("1.5"), "a", "b", True]
+    for odd in (b"x", Decimal("1.25"), 7, date(2025, 1, 1), (1, 2)):
+        source = open_source(FRAMES[kind]([*usual, odd]))
+        encoded = encode(schema, source.batches())
+        assert encoded.table.codes[0, :4].tolist() == [2, 0, 1, 3], odd
+
+
+def test_the_type_of_the_first_file_of_a_folder_decides_nothing(tmp_path: Path) -> None:
+    wards = {"0": pa.array([None, None]), "1": pa.array(["a"]), "2": pa.array([1.5, np.nan])}
+    wards |= {"3": pa.array([True]), "4": pa.array([Decimal("1.5")]), "5": pa.array([b"a"])}
+    schema = Schema(tuple(column for column in SCHEMA.columns if column.name == "ward"))
+    for name, array in wards.items():
+        pq.write_table(pa.table({"ward": array}), tmp_path / f"{name}.parquet")
+    codes = encode(schema, open_source(tmp_path).batches()).table.codes[0].tolist()
+    assert codes == [5, 5, 0, 2, 5, 3, 2]
