@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import msgspec
@@ -85,6 +85,7 @@ def checks(seed: int) -> Iterator[Check]:
     """Lines of files, studies side by side, and queries that nobody may answer."""
     yield "agent: a line among others", partial(_lines, "a line among others", _ROWS, seed)
     yield "agent: a line alone", partial(_lines, "a line alone", 0, seed)
+    yield "agent: an open quote", partial(_quotes, seed)
     yield "agent: studies of other rows a person", partial(_units, seed)
     yield "agent: malformed queries", partial(_malformed, seed)
 
@@ -149,6 +150,36 @@ def _lines(name: str, rows: int, seed: int) -> Iterator[Finding]:
         True,
         f"{len(kinds)} releases, {len(_LINES)} lines: {float(most):.9f} of the charge at most",
     )
+
+
+def _quotes(seed: int) -> Iterator[Finding]:
+    """A line with half a pair of quotes takes no other line with it, not even to the next quote."""
+    schema = mixed_schema()
+    plan = plan_of(schema, seed, epsilon=1.0)
+    names = schema.domain.names
+    query = ask(plan, 0, [Total(), Flat(names[:2])], plan.budget.rho / 2)
+    rng = stream(seed, "quoted lines of an audit")
+    own = [_line(tuple(int(rng.integers(2)) for _ in names)) for _ in range(_ROWS)]
+    # Every seventh line has a cell in quotes, as it should be.
+    own[::7] = [
+        Line(line.text.replace(b",a,", b',"a",').replace(b",b,", b',"b",'), line.codes)
+        for line in own[::7]
+    ]
+    odd = (b'87,760.5,2026-01-04,"b,died,true', b'87,760.5,2026-01-04,b,died,"', b'"')
+    codes = np.array([line.codes for line in own], dtype=np.int64).T
+    table = EncodedTable.from_codes(schema.domain, codes)
+    tried = 0
+    for text, place in product(odd, (0, 1, _ROWS // 2, _ROWS)):
+        lines = [line.text for line in own]
+        lines.insert(place, text)
+        whole = b"\n".join([",".join(names).encode(), *lines, b""])
+        with _serving(schema, whole, seed, plan) as agent:
+            try:
+                hear(agent, query, table, plan, seed)
+            except (Broken, Refused) as broken:
+                raise Broken(f"an open quote in line {place + 1}: {broken}") from None
+        tried += 1
+    yield Finding("agent: an open quote", True, f"{tried} files, no other line changed")
 
 
 @contextmanager
