@@ -7,6 +7,7 @@ import math
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from importlib import import_module
 from operator import attrgetter
@@ -20,8 +21,10 @@ import heterofedsyn
 from heterofedsyn.bench.audit import LAYERS, QUICK, Effort, Finding, audit
 from heterofedsyn.bench.audit import ledger as ledger_layer
 from heterofedsyn.bench.audit import run as run_module
+from heterofedsyn.bench.audit.clock import jumping_clock
 from heterofedsyn.bench.audit.findings import ALARM, Check, require
 from heterofedsyn.bench.audit.game import epsilon_of_mu
+from heterofedsyn.privacy import goodness
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.goodness import (
     chi_square_tail,
@@ -116,6 +119,47 @@ def test_noise_that_is_cut_off_is_noticed_on_either_side(sigma: float, cut: floa
     assert gaussian_p_value(noise, sigma) > 1e-4
     assert gaussian_p_value(noise.clip(-most, most), sigma) < ALARM
     assert gaussian_p_value(noise.clip(None, most), sigma) < ALARM
+
+
+WIDE = [4_096.5, 2.0**20, 2.0**31, 2.0**40]
+
+
+@pytest.mark.parametrize("sigma", WIDE)
+def test_p_values_of_wide_noise_are_not_smaller_than_they_say(sigma: float) -> None:
+    small = sum(
+        gaussian_p_value(drawn(sigma, 5_000, f"{i}".encode()), sigma) < 0.01 for i in range(200)
+    )
+    assert small <= 2 + 4 * math.sqrt(200 * 0.01)
+
+
+@pytest.mark.parametrize("sigma", WIDE)
+def test_wide_noise_of_another_sigma_cut_off_or_with_a_grain_is_noticed(sigma: float) -> None:
+    noise = drawn(sigma, 200_000, b"wide")
+    assert gaussian_p_value(noise, sigma) > 1e-4
+    for odd in (
+        drawn(sigma / 1.02, 200_000, b"small"),
+        drawn(sigma / 4, 2_000, b"fewer"),
+        noise.clip(-int(3.5 * sigma), int(3.5 * sigma)),
+        noise // 2 * 2,
+        noise + int(sigma / 20),
+    ):
+        assert gaussian_p_value(odd, sigma) < ALARM
+
+
+def test_tails_where_wide_noise_begins_are_those_of_the_exact_distribution() -> None:
+    """Both ways of reckoning agree at one sigma, so that neither misses what the other sees."""
+    sigma, places = 4_096.0, np.array([0, 1, 4_097, 12_289, 16_385, 20_481])
+    exact = goodness._outside(goodness._mass(sigma))[places]
+    assert goodness._beyond(places, sigma) == pytest.approx(exact, rel=1e-5)
+
+
+def test_a_jumping_clock_is_an_hour_later_at_every_look() -> None:
+    before = time.monotonic()
+    with jumping_clock():
+        looks = [time.monotonic() for _ in range(3)]
+        assert isinstance(time.time_ns(), int)
+    assert np.diff(looks).tolist() == [3_600, 3_600]
+    assert time.monotonic() - before < 3_600
 
 
 def test_tails_of_several_sigmas_tell_more_than_each_alone() -> None:

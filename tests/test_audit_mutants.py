@@ -1450,6 +1450,76 @@ def issue(settings, study, consent, account, *, now):
 """,
         ),
     ),
+    _appended(
+        "the exact n is the default number of rows",
+        "coupling",
+        r"simulate: what is published: .*synthetic.csv",
+        "what is published",
+        (
+            "simulate/synthesizer.py",
+            """\
+_true_fit = FederatedSynthesizer.fit_encoded
+_true_save = FederatedSynthesizer.save
+def _fit(self, tables, **more):
+    self._exact = sum(table.rows for table in tables.values())
+    return _true_fit(self, tables, **more)
+def _save(self, folder, *, rows=None, **more):
+    return _true_save(self, folder, rows=rows or self._exact, **more)
+FederatedSynthesizer.fit_encoded = _fit
+FederatedSynthesizer.save = _save
+""",
+        ),
+    ),
+    _appended(
+        "how rows are dealt to sites depends on how many there are",
+        "coupling",
+        r"simulate: a row more, .* for one that was added",
+        "a row more",
+        (
+            "simulate/split.py",
+            """\
+_true_split = split
+def split(encoded, *how, **more):
+    from dataclasses import replace
+    rows = encoded.table.rows
+    order = np.random.default_rng(rows).permutation(rows)
+    units = None if encoded.units is None else encoded.units[order]
+    mixed = replace(encoded, table=encoded.table.take(order), units=units)
+    return _true_split(mixed, *how, **more)
+""",
+        ),
+    ),
+    _appended(
+        "how rows are dealt to sites follows from the published seed",
+        "coupling",
+        r"deals the rows as they were dealt",
+        "cannot be repeated",
+        (
+            "simulate/synthesizer.py",
+            """\
+def _split(self, encoded, sites, kind):
+    return split(encoded, sites, kind, self.schema.label, stream(self._seed, "split"))
+FederatedSynthesizer.split = _split
+""",
+        ),
+    ),
+    _appended(
+        "a site of records answers a study of persons",
+        "ledger",
+        r"persons with . rows at a site of records: answered",
+        "site of records",
+        (
+            "site/consent.py",
+            """\
+_true_check = check_study
+def check_study(settings, study, *more):
+    if settings.unit is None and study.plan.unit is not None:
+        from dataclasses import replace
+        settings = replace(settings, unit=study.plan.unit)
+    return _true_check(settings, study, *more)
+""",
+        ),
+    ),
     Mutant(
         "a site of persons answers for another unit",
         "ledger",

@@ -174,7 +174,7 @@ def paper(
 @app.command()
 def audit(
     thorough: Annotated[
-        bool, typer.Option("--thorough", help="Ten times the work, in some ten minutes.")
+        bool, typer.Option("--thorough", help="Ten times the work: some 1,000 CPU seconds.")
     ] = False,
     layer: Annotated[
         list[str] | None,
@@ -191,8 +191,8 @@ def audit(
 ) -> None:
     """Check that this software keeps its promises of privacy.
 
-    Takes about a minute, reads no data of yours, and prints a verdict for each layer; the exit code
-    is 1 if one fails.
+    Takes some 120 CPU seconds, reads no data of yours, and prints a verdict for each layer; the
+    exit code is 1 if one fails.
     """
     from heterofedsyn.bench.audit import THOROUGH, USUAL
     from heterofedsyn.bench.audit import audit as look

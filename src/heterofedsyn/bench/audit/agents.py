@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, partial
-from itertools import combinations
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import combinations, product
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -32,6 +35,7 @@ from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.protocol import Part, Plan, Query, encode
 from heterofedsyn.schema import EncodedTable, Schema
 from heterofedsyn.site.agent import Reason, Refused
+from heterofedsyn.site.settings import SETTINGS
 
 _COLUMNS = """\
 columns = [
@@ -85,6 +89,8 @@ def checks(seed: int) -> Iterator[Check]:
     """Lines of files, studies side by side, and queries that nobody may answer."""
     yield "agent: a line among others", partial(_lines, "a line among others", _ROWS, seed)
     yield "agent: a line alone", partial(_lines, "a line alone", 0, seed)
+    yield "agent: an open quote", partial(_quotes, seed)
+    yield "agent: every kind of source", partial(_sources, seed)
     yield "agent: studies of other rows a person", partial(_units, seed)
     yield "agent: malformed queries", partial(_malformed, seed)
 
@@ -151,6 +157,36 @@ def _lines(name: str, rows: int, seed: int) -> Iterator[Finding]:
     )
 
 
+def _quotes(seed: int) -> Iterator[Finding]:
+    """A line with half a pair of quotes takes no other line with it, not even to the next quote."""
+    schema = mixed_schema()
+    plan = plan_of(schema, seed, epsilon=1.0)
+    names = schema.domain.names
+    query = ask(plan, 0, [Total(), Flat(names[:2])], plan.budget.rho / 2)
+    rng = stream(seed, "quoted lines of an audit")
+    own = [_line(tuple(int(rng.integers(2)) for _ in names)) for _ in range(_ROWS)]
+    # Every seventh line has a cell in quotes, as it should be.
+    own[::7] = [
+        Line(line.text.replace(b",a,", b',"a",').replace(b",b,", b',"b",'), line.codes)
+        for line in own[::7]
+    ]
+    odd = (b'87,760.5,2026-01-04,"b,died,true', b'87,760.5,2026-01-04,b,died,"', b'"')
+    codes = np.array([line.codes for line in own], dtype=np.int64).T
+    table = EncodedTable.from_codes(schema.domain, codes)
+    tried = 0
+    for text, place in product(odd, (0, 1, _ROWS // 2, _ROWS)):
+        lines = [line.text for line in own]
+        lines.insert(place, text)
+        whole = b"\n".join([",".join(names).encode(), *lines, b""])
+        with _serving(schema, whole, seed, plan) as agent:
+            try:
+                hear(agent, query, table, plan, seed)
+            except (Broken, Refused) as broken:
+                raise Broken(f"an open quote in line {place + 1}: {broken}") from None
+        tried += 1
+    yield Finding("agent: an open quote", True, f"{tried} files, no other line changed")
+
+
 @contextmanager
 def _serving(schema: Schema, text: bytes, seed: int, *plans: Plan) -> Iterator[Serving]:
     """An agent whose rows are in this file, with consent to these plans."""
@@ -158,6 +194,73 @@ def _serving(schema: Schema, text: bytes, seed: int, *plans: Plan) -> Iterator[S
         site = SiteOnDisk.make(Path(place), SITE, schema, plans[0], text, more=plans[1:])
         with site.serving(SimulatedNoise(seed, SITE)) as agent:
             yield agent
+
+
+def _sources(seed: int) -> Iterator[Finding]:
+    """A row more or less, first, last or in between, in a file of every kind, or in a database."""
+    schema = plain_schema(9, 6)
+    plan = plan_of(schema, seed, epsilon=1.0)
+    kinds = [s for statistics in every_kind(schema.domain, seed).values() for s in statistics]
+    query = ask(plan, 0, kinds, plan.budget.evenly(len(kinds))[0].rho)
+    own = [tuple(codes) for codes in table_of(plain_schema(8, 5), 40, stream(seed, "s")).codes.T]
+    neighbours = [own[1:], own[:-1], *([*own[:i], (8, 5), *own[i:]] for i in (0, 20, 40))]
+    most = Fraction(0)
+    written = {kind: write for kind, write in _WRITERS.items() if kind != "duckdb" or _DUCKDB}
+    for kind, write in written.items():
+
+        def heard(rows: Sequence[_Codes], kind: str = kind, write: _Writer = write) -> Heard:
+            with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
+                made = SiteOnDisk.make(Path(place), SITE, schema, plan, b"a0,a1\n")
+                source = write(Path(place) / f"own.{kind}", rows)
+                site = SiteOnDisk(replace(made.settings, source=source))
+                (site.settings.folder / SETTINGS).write_text(site.settings.to_toml(), "utf-8")
+                codes = np.array(rows, dtype=np.int64).T
+                table = EncodedTable.from_codes(schema.domain, codes)
+                with site.serving(SimulatedNoise(seed, SITE)) as agent:
+                    return hear(agent, query, table, plan, seed)
+
+        one = heard(own)
+        for rows in neighbours:
+            loss = compare(one, heard(rows), plan.trust_model, f"a row of a {kind} source")
+            most = max(most, loss / one.charged)
+    yield Finding(
+        "agent: every kind of source",
+        True,
+        f"{', '.join(written)}: {float(most):.9f} of the charge at most",
+    )
+
+
+def _write_csv(path: Path, rows: Sequence[_Codes]) -> str:
+    lines = ["a0,a1", *(f"v{one},v{other}" for one, other in rows), ""]
+    path.write_text("\n".join(lines), "utf-8")
+    return str(path)
+
+
+def _write_parquet(path: Path, rows: Sequence[_Codes]) -> str:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    cells = {f"a{i}": [f"v{row[i]}" for row in rows] for i in range(2)}
+    pq.write_table(pa.table(cells), path, row_group_size=7)
+    return str(path)
+
+
+def _write_duckdb(path: Path, rows: Sequence[_Codes]) -> str:
+    engine: Any = import_module("duckdb")
+    with engine.connect(str(path)) as database:
+        database.execute("CREATE TABLE icu (a0 VARCHAR, a1 VARCHAR)")
+        cells = [[f"v{one}", f"v{other}"] for one, other in rows]
+        database.executemany("INSERT INTO icu VALUES (?, ?)", cells)
+    return f"{path}#icu"
+
+
+_Writer = Callable[[Path, Sequence[_Codes]], str]
+_WRITERS: dict[str, _Writer] = {
+    "csv": _write_csv,
+    "parquet": _write_parquet,
+    "duckdb": _write_duckdb,
+}
+_DUCKDB = find_spec("duckdb") is not None
 
 
 def _units(seed: int) -> Iterator[Finding]:

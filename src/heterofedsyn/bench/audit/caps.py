@@ -111,25 +111,12 @@ def _last_bit(seed: int) -> Iterator[Finding]:
         return True
 
     _press("a ledger in memory", remember, cap)
-    for where, caps in (
-        ("the cap of a table on disk", {"cap": cap, "study_cap": ample}),
-        ("the cap of a study on disk", {"cap": ample, "study_cap": cap}),
+    for where, table, study in (
+        ("the cap of a table on disk", cap, ample),
+        ("the cap of a study on disk", ample, cap),
     ):
         with _books() as (books, numbers):
-
-            def charge(
-                cost: Budget,
-                books: Books = books,
-                numbers: Iterator[int] = numbers,
-                caps: dict[str, Budget] = caps,
-            ) -> bool:
-                try:
-                    books.charge("s", f"query {next(numbers)}", "q", cost, **caps)
-                except PrivacyRefusal:
-                    return False
-                return True
-
-            _press(where, charge, cap)
+            _press(where, partial(_charge, books, numbers, table, study), cap)
     with _everywhere(plan, seed, more=(other,)) as places:
         for where, site in places.items():
             # An agent's table has the cap of one study: two studies share it.
@@ -143,6 +130,17 @@ def _last_bit(seed: int) -> Iterator[Finding]:
             require(_answered(site, second, 99, 0.5), f"{where}: the rest of a cap is refused")
             require(site.spent <= cap, f"{where}: more is spent than the cap")
     yield Finding("caps to the last bit", True, f"5 places, each asked for {len(_OVER)} times more")
+
+
+def _charge(
+    books: Books, numbers: Iterator[int], cap: Budget, study_cap: Budget, cost: Budget
+) -> bool:
+    """Whether books take a charge for one query more."""
+    try:
+        books.charge("s", f"query {next(numbers)}", "q", cost, cap=cap, study_cap=study_cap)
+    except PrivacyRefusal:
+        return False
+    return True
 
 
 def _press(where: str, charge: _Charge, cap: Budget) -> None:

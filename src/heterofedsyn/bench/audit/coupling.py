@@ -28,6 +28,7 @@ from heterofedsyn.bench.audit import (
     prices,
     readings,
     reference,
+    simulations,
     sockets,
     streams,
     sums,
@@ -97,6 +98,7 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
     yield from readings.checks(effort, seed)
     yield from workers.checks(seed)
     yield from availability.checks(effort, seed)
+    yield from simulations.checks(seed)
     released = (Case("wavetree"), Case("fedprivsyn")) if effort.every_study else (Case("wavetree"),)
     for case in released:
         yield f"release of {case.name}", partial(_release, case, seed)
