@@ -146,13 +146,13 @@ def test_a_pooling_method_takes_no_tables_that_it_cannot_pool() -> None:
 
 def test_a_pooling_method_limits_a_persons_rows_over_all_tables() -> None:
     schema = Schema.from_toml(SCHEMA)
-    table = patients().slice(0, 1).append_column("id", pa.array(["p"]))
+    first, *others = (patients().slice(0, 1).append_column("id", pa.array(["p"])) for _ in "abc")
     synthesizer = FederatedSynthesizer(
         schema, epsilon=1.0, delta=1e-9, method="privsyn", unit="id", noise_seed=1
     )
-    holders = synthesizer.holders({"a": table, "b": table, "c": table})
+    holders = synthesizer.holders(dict(zip("abc", [first, *others], strict=True)))
     assert [synthesizer.encode(tables).table.rows for tables in holders.values()] == [1]
-    encoded = synthesizer.encode([table]).table
+    encoded = synthesizer.encode([first]).table
     with pytest.raises(UsageError, match="pooled before encoding"):
         synthesizer.fit_encoded({"a": encoded, "b": encoded})
 

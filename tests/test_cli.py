@@ -390,15 +390,15 @@ def test_a_place_without_permission_is_refused_before_the_study(
 
 
 @pytest.mark.thorough
-def test_an_empty_folder_a_new_parent_and_a_link_are_places(desk: Desk) -> None:
+def test_an_empty_folder_a_new_parent_and_one_behind_a_link_are_places(desk: Desk) -> None:
     (desk.folder / "empty").mkdir()
+    (desk.folder / "behind").mkdir()
     (desk.folder / "link").symlink_to("behind")
-    for out in ("empty", "new/deep/release", "link"):
+    for out in ("empty", "new/deep/release", "link/release"):
         assert desk.simulate(*PLAIN, out=out) == 0
         assert load(out).run.method == "independent"
-    assert desk.simulate(*PLAIN, "--overwrite", out="link") == 0
-    assert (desk.folder / "link").is_symlink()
     assert names(desk.folder) == {*ALWAYS, "empty", "new", "link", "behind"}
+    assert names(desk.folder / "behind") == {"release"}
 
 
 def test_the_summary_is_also_json(desk: Desk) -> None:

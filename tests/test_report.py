@@ -592,7 +592,8 @@ def test_what_else_lies_in_the_folder_is_one_line(small: Desk) -> None:
 
 
 def test_test_rows_may_come_in_several_files(small: Desk) -> None:
-    real = ("--real", "d.csv", "--test", "d.csv", "--test", "d.csv")
+    shutil.copyfile("d.csv", "e.csv")
+    real = ("--real", "d.csv", "--test", "d.csv", "--test", "e.csv")
     assert small.run("report", "release", *real, "--out", "page.html") == 0
     assert "test rows" in (small.folder / "page.html").read_text("utf-8")
 

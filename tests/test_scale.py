@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -54,8 +55,8 @@ def test_stopped_while_reading_leaves_nothing(tmp_path: Path) -> None:
     lake.mkdir()
     scratch.mkdir()
     first = write_mixed(lake / "0.parquet", 250_000)
-    for number in range(1, 2_000):
-        (lake / f"{number}.parquet").hardlink_to(first)
+    for number in range(1, 80):
+        shutil.copyfile(first, lake / f"{number}.parquet")
     mixed_schema().save(tmp_path / "schema.toml")
     words = "simulate --schema schema.toml --site lake --epsilon 1 --delta 1e-9 --out release"
     with subprocess.Popen(

@@ -49,12 +49,29 @@ def read_whole(path: str | os.PathLike[str], most: int) -> bytes:
         return file.read()
 
 
+def check_no_link(target: Path) -> None:
+    """Refuse to write where a link is, whether or not it leads anywhere.
+
+    Whoever made the link, or what it leads to, may not be known to those who name it. Folders above
+    may be links.
+
+    Raises:
+        UsageError: if the target is a link.
+    """
+    if target.is_symlink():
+        raise UsageError(
+            f"{target} is a link, and nothing is written through one; remove it, or name the place "
+            "itself"
+        )
+
+
 def check_place(target: Path) -> None:
     """Refuse, before any work is done, a place where nothing can be written.
 
     Raises:
-        UsageError: naming the folder that stands in the way.
+        UsageError: naming the folder that stands in the way, or a link.
     """
+    check_no_link(target)
     place = _real(target)
     if place == Path.cwd():
         raise UsageError(f"{target} is the folder you are in; name a new one inside it")
@@ -76,7 +93,11 @@ def written_whole(target: Path) -> Iterator[Path]:
     """A folder to write into that takes the target's place at the end, or vanishes on failure.
 
     At the end it is on disk under its name, whatever happens to the machine.
+
+    Raises:
+        UsageError: if the target is a link.
     """
+    check_no_link(target)
     place = _real(target)
     missing = [folder for folder in place.parents if not folder.exists()]
     partial = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
@@ -102,7 +123,11 @@ def file_written_whole(target: Path) -> Iterator[Path]:
     """A path to write to that is renamed to the target at the end, or vanishes on failure.
 
     At the end it is on disk under its name, whatever happens to the machine.
+
+    Raises:
+        UsageError: if the target is a link.
     """
+    check_no_link(target)
     place = _real(target)
     partial = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
@@ -140,8 +165,10 @@ def _put(partial: Path, place: Path) -> None:
 
 
 def _real(target: Path) -> Path:
-    """The place itself if the target is a link to it."""
-    return Path(os.path.realpath(target))
+    """The place from the root, where folders above are links; one that is a link itself stays."""
+    if target.name in ("", ".."):
+        return Path(os.path.realpath(target))
+    return Path(os.path.realpath(target.parent)) / target.name
 
 
 def _cause(error: OSError) -> str:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from heterofedsyn._arrays import stream
-from heterofedsyn._files import check_place, written_whole
+from heterofedsyn._files import check_no_link, check_place, written_whole
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.schema import (
     BooleanColumn,
@@ -163,6 +163,7 @@ def download(
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file; name a folder")
+    check_no_link(folder)
     check_place(folder / "adult")
     made = False
     for origin in origins:

@@ -60,8 +60,9 @@ def check_file(target: Path, *endings: str, overwrite: bool = False, option: str
     Raises:
         UsageError: saying what is in the way.
     """
-    from heterofedsyn._files import check_place
+    from heterofedsyn._files import check_no_link, check_place
 
+    check_no_link(target)
     if endings and target.suffix not in endings:
         raise UsageError(f"{option} {target} must end in {' or '.join(endings)}")
     if target.is_dir():

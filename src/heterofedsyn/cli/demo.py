@@ -12,7 +12,7 @@ from heterofedsyn.cli._show import say
 
 BASELINE = "independent"
 OUT = Path("heterofedsyn-demo")
-"""Holds nothing but demos, so an earlier one is replaced without asking."""
+"""An earlier demo there is replaced without asking, and nothing else is."""
 
 
 def demo(
@@ -39,7 +39,7 @@ def demo(
 
     if not 1_000 <= patients <= 10_000_000:
         raise UsageError(f"--patients ({patients}) must be in 1000..10000000")
-    replaced = overwrite or out == OUT
+    replaced = overwrite or (out == OUT and _is_demo(out))
     check_target(out, overwrite=replaced)
     schema = hospital_schema()
 
@@ -111,3 +111,20 @@ def demo(
     ):
         say(f"  {out / name}  {what}")
     say(f"more rows: heterofedsyn sample {out} --rows 1000 --out more.csv")
+
+
+def _is_demo(folder: Path) -> bool:
+    """Whether a folder is a release of the invented hospitals, and no link to one."""
+    from heterofedsyn.errors import ReleaseError
+    from heterofedsyn.hub.release import is_release, load
+    from heterofedsyn.simulate.hospitals import hospital_names, hospital_schema
+    from heterofedsyn.simulate.run import POOLED
+
+    if folder.is_symlink() or not is_release(folder):
+        return False
+    try:
+        made = load(folder)
+    except ReleaseError:
+        return False  # its owner may still mend it
+    ours = made.run.sites in (hospital_names(), (POOLED,))
+    return ours and made.schema.domain.names == hospital_schema().domain.names

@@ -88,9 +88,10 @@ def check(
     from heterofedsyn._words import count
     from heterofedsyn.schema import Schema
     from heterofedsyn.site.reading import check as check_rows
-    from heterofedsyn.sources import open_source
+    from heterofedsyn.sources import check_apart, open_source
 
     found = Schema.load(schema)
+    check_apart(data or [])
     sources = [open_source(location) for location in data or []]
     fit = check_rows(sources, found, unit=unit, watch=pace("reading"))
     ignored = {name for source in sources for name in source.columns}

@@ -77,8 +77,8 @@ def simulate(
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Column that identifies a person; need not be in the schema, and is released "
-            "only if it is.",
+            help="Column that identifies a person, whose rows must all be at one site; need not be "
+            "in the schema, and is released only if it is.",
         ),
     ] = None,
     max_rows_per_unit: Annotated[
@@ -125,12 +125,12 @@ def simulate(
     if site and not (sites is None and split is None):
         raise UsageError("--sites and --split cut up --data; leave them out with --site")
     if site:
-        holders = synthesizer.holders(_locations(site))
-        tables: dict[str, EncodedTable | Counts] = {}
-        for name, files in holders.items():
-            found = synthesizer.count(files, pace(f"reading {name}"))
+        counted = synthesizer.count_sites(_locations(site), lambda name: pace(f"reading {name}"))
+        for name, found in counted.items():
             _note_misfits(name, found.fit)
-            tables[name] = found.counts
+        tables: dict[str, EncodedTable | Counts] = {
+            name: found.counts for name, found in counted.items()
+        }
     else:
         whole = synthesizer.encode(data or [], pace("reading"))
         _note_misfits("data", whole)

@@ -129,10 +129,11 @@ def package(
 
     The classes come with the installed package; `study run` submits the same job.
     """
-    from heterofedsyn._files import check_place
+    from heterofedsyn._files import check_no_link, check_place
     from heterofedsyn.engines.nvflare.job import AUTHORIZATION, CONTROLLER, EXECUTOR, write_job
     from heterofedsyn.protocol import Study
 
+    check_no_link(out)
     if out.exists():
         raise UsageError(f"{out} exists already; name a new folder")
     check_place(out)

@@ -22,7 +22,7 @@ from heterofedsyn.schema import (
     IntegerColumn,
     Schema,
 )
-from heterofedsyn.sources import open_source
+from heterofedsyn.sources import check_apart, open_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,6 +83,7 @@ def read_real(schema: Schema, table: object, whose: str = "real") -> Rows:
     """The rows of a real table that fit the schema; the others are left out, and counted.
 
     Raises:
+        UsageError: one of several tables is given twice.
         DataError: a column is missing, or no row fits.
     """
     rows = _read(schema, table, set(), whose)
@@ -99,6 +100,7 @@ def read_real(schema: Schema, table: object, whose: str = "real") -> Rows:
 
 def _read(schema: Schema, table: object, optional: set[str], whose: str) -> Rows:
     parts = table if isinstance(table, list | tuple) else [table]
+    check_apart(parts)
     batches: list[pa.RecordBatch] = []
     absent: set[str] = set()
     for part in parts:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import numpy as np
 
-from heterofedsyn._files import check_place, read_whole, written_whole
+from heterofedsyn._files import check_no_link, check_place, read_whole, written_whole
 from heterofedsyn._version import __version__
 from heterofedsyn.errors import HeterofedsynError, ReleaseError, UsageError
 from heterofedsyn.hub import sampling
@@ -279,6 +279,7 @@ def check_rows(rows: int, most: int = MOST_ROWS) -> int:
 
 def check_target(folder: Path, *, overwrite: bool) -> Path:
     """The folder itself, if a release may be written there; only releases are overwritten."""
+    check_no_link(folder)
     if folder.is_dir() and any(folder.iterdir()):
         if not is_release(folder):
             raise UsageError(

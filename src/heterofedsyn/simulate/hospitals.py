@@ -271,6 +271,11 @@ def hospital_schema() -> Schema:
     return Schema.from_toml(_SCHEMA)
 
 
+def hospital_names() -> tuple[str, ...]:
+    """The hospitals, in order."""
+    return tuple(hospital.name for hospital in _HOSPITALS)
+
+
 def hospitals(seed: int = 0, patients: int = 100_000) -> dict[str, pa.Table]:
     """The stays of one year at each hospital, in order of admission; one row is one patient.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,12 @@ from heterofedsyn.privacy.budget import Conversion
 from heterofedsyn.protocol import Plan
 from heterofedsyn.schema import Encoded, EncodedTable, Schema, encode
 from heterofedsyn.schema.table import columns_of
+from heterofedsyn.simulate.persons import Heard, check_persons, people_of
 from heterofedsyn.simulate.run import POOLED, Watcher, run_study, site_names
 from heterofedsyn.simulate.split import split
 from heterofedsyn.site.reading import Counted, count
-from heterofedsyn.sources import Watch, open_source, read, unwatched
+from heterofedsyn.sources import Source, Watch, check_apart, open_source, read, unwatched
+from heterofedsyn.sources.spark import SparkSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,9 +36,10 @@ class FederatedSynthesizer:
 
     Args:
         schema: a `Schema`, a path to a schema file, or a dictionary shaped like one.
-        epsilon: the guarantee for every record, with `delta`.
+        epsilon: the guarantee for every record, or every person with a `unit`, with `delta`.
         settings: settings of the method, such as `{"q": 0.2}`.
-        unit: a column that identifies a person, if one person may have several rows.
+        unit: a column that identifies a person, if one person may have several rows, all of them
+            at one site.
         noise_seed: reproducible noise, for research only: anyone with the seed can undo it.
     """
 
@@ -86,29 +89,65 @@ class FederatedSynthesizer:
         """Run the study over the tables of the sites: pandas, polars, pyarrow, or file paths.
 
         Rows that do not fit the schema are left out, with a warning that counts them by column.
+
+        Raises:
+            UsageError: a table is given twice.
+            PrivacyRefusal: with a unit, somebody has rows at two sites.
         """
         named = sites if isinstance(sites, Mapping) else name_sites(sites)
-        tables = {}
-        for name, holder in self.holders(named).items():
-            found = self.count(holder)
+        counted = self.count_sites(named)
+        for name, found in counted.items():
             if remark := found.fit.describe():
                 warnings.warn(f"{name}: {remark}", HeterofedsynWarning, stacklevel=2)
-            tables[name] = found.counts
+        tables = {name: found.counts for name, found in counted.items()}
         return self.fit_encoded(tables, watch=watch)
+
+    def count_sites(
+        self, sites: Mapping[str, Any], watch: Callable[[str], Watch] = lambda name: unwatched
+    ) -> dict[str, Counted]:
+        """The rows of every holder, counted by the schema, each read once.
+
+        Args:
+            watch: for the name of a holder, who hears how many of its rows were read.
+
+        Raises:
+            UsageError: a table is given twice.
+            PrivacyRefusal: with a unit, somebody has rows at two sites.
+        """
+        found: dict[str, Counted] = {}
+        people: dict[str, set[int]] = {}
+        holders = self.holders(sites)
+        for name, tables in holders.items():
+            sources = [open_source(table) for table in tables]
+            if self._unit is None or len(holders) < 2:
+                found[name] = self._count(sources, watch(name))
+                continue
+            heard = [
+                source if isinstance(source, SparkSource) else Heard(source, self._unit)
+                for source in sources
+            ]
+            found[name] = self._count(heard, watch(name))
+            people[name] = set().union(*(people_of(source, self._unit) for source in heard))
+        check_persons(people)
+        return found
 
     def holders(self, sites: Mapping[str, Any]) -> dict[str, list[Any]]:
         """Whose rows are put together before anything is counted: each site's, or all of them.
 
         A method that pools has one holder, and a person's rows are limited over all of its tables.
+
+        Raises:
+            UsageError: a table is given twice.
         """
+        check_apart(sites.values())
         if self._method.pools and sites:
             return {POOLED: list(sites.values())}
         return {name: [table] for name, table in sites.items()}
 
-    def count(self, tables: Sequence[Any], watch: Watch = unwatched) -> Counted:
-        """Tables or files of one holder, put together and counted by the schema, read once."""
+    def _count(self, sources: Sequence[Source], watch: Watch) -> Counted:
+        """The rows of one holder, put together and counted by the schema."""
         return count(
-            [open_source(table) for table in tables],
+            sources,
             self.encoding,
             unit=self._unit,
             max_rows_per_unit=self._terms["rows_per_unit"],
@@ -116,7 +155,12 @@ class FederatedSynthesizer:
         )
 
     def encode(self, tables: Sequence[Any], watch: Watch = unwatched) -> Encoded:
-        """Tables or files of one holder, put together and encoded by the schema in memory."""
+        """Tables or files of one holder, put together and encoded by the schema in memory.
+
+        Raises:
+            UsageError: a table is given twice.
+        """
+        check_apart(tables)
         return encode(
             self.encoding,
             read(map(open_source, tables), columns_of(self.encoding, self._unit), watch),
@@ -139,7 +183,10 @@ class FederatedSynthesizer:
     def fit_encoded(
         self, tables: Mapping[str, EncodedTable | Counts], *, watch: Watcher = lambda report: None
     ) -> FederatedSynthesizer:
-        """Run the study over tables that are encoded or counted already."""
+        """Run the study over tables that are encoded or counted already.
+
+        Nobody can tell any more who is in them: with a unit, a person must be in one table only.
+        """
         if not tables:
             raise UsageError("there is no site; give at least one table")
         if self._release is not None:

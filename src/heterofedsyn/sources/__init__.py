@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heterofedsyn.sources.apart import check_apart
 from heterofedsyn.sources.location import anchored, check_location, file_of, name_of, split_name
 from heterofedsyn.sources.reading import Watch, read, unwatched
 from heterofedsyn.sources.source import Source, open_source
@@ -10,6 +11,7 @@ __all__ = [
     "Source",
     "Watch",
     "anchored",
+    "check_apart",
     "check_location",
     "file_of",
     "name_of",

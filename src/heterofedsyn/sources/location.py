@@ -211,12 +211,13 @@ def files_below(root: Path, parts: Sequence[str]) -> list[Path]:
 
     Raises:
         DataError: a folder may not be looked into, a link leads nowhere, or two paths lead to one
-            file, whose records would count twice.
+            file, by a link of either kind, whose records would count twice.
     """
     found = sorted({*_files(root, tuple(parts), (os.path.realpath(root),))})
-    known: dict[str, Path] = {}
+    known: dict[tuple[int, int], Path] = {}
     for path in found:
-        if (other := known.setdefault(os.path.realpath(path), path)) != path:
+        there = path.stat()
+        if (other := known.setdefault((there.st_dev, there.st_ino), path)) != path:
             raise DataError(f"{path}: the same file as {other}, by a link; remove one of the two")
     return found
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from heterofedsyn._arrays import cores
+from heterofedsyn._files import check_no_link
 from heterofedsyn.bench.paper.experiments import chosen
 from heterofedsyn.bench.paper.render import write_page
 from heterofedsyn.bench.paper.results import Identity, read_identity
@@ -34,8 +35,9 @@ def reproduce(
 
     Raises:
         DataError: if the tables are not at hand.
-        UsageError: if the folder belongs to another run.
+        UsageError: if the folder belongs to another run, or is a link.
     """
+    check_no_link(out)
     _check("repetitions", repetitions, 1_000)
     _check("ml-repetitions", ml_repetitions, 1_000)
     _check("jobs", jobs, 1_000)
@@ -65,6 +67,7 @@ def reproduce(
 
 def render(out: Path, note: Note) -> Path:
     """Write the page and its figures anew from what a folder holds; returns the page."""
+    check_no_link(out)
     folder = data_folder()
     if folder is None:
         note("note: without the paper's tables the figures that show rows stay as they are")
