@@ -180,8 +180,10 @@ class Agent:
         )
         spent = self._books.account.spent
         answer = desk.answer(query, shelf)
-        now = self._books.account.spent
-        cost = f"rho={now.rho:.6g} spent by now" if now > spent else "for nothing, charged before"
+        after = self._books.account.spent
+        cost = (
+            f"rho={after.rho:.6g} spent by now" if after > spent else "for nothing, charged before"
+        )
         self._paced(
             "answered", f"answered query {query.label!r} of study {query.study[:12]}: {cost}"
         )
