@@ -649,7 +649,7 @@ def test_each_study_is_answered_from_the_rows_that_its_own_unit_may_have(tmp_pat
 # What a site protects, for life
 
 
-PROTECTED = {
+PROTECTED: dict[str, tuple[str | None, list[tuple[str | None, int]]]] = {
     "records": (None, [("id", 1), ("id", 5), ("ward", 1)]),
     "people": ("id", [(None, 1), ("ward", 1), ("ward", 2)]),
 }
@@ -728,7 +728,7 @@ def test_a_ledger_that_does_not_say_what_it_protects_opens_and_is_told_with_its_
         approved_study(replace(settings, unit="a0"), unit="a0")
 
 
-KINDS = [
+KINDS: list[Statistic] = [
     Flat(("a0",)),
     PAIR,
     Total(),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -214,8 +215,8 @@ class Gate:
         return np.zeros(integers, dtype=np.int64)
 
 
-def waiting(agent: Agent) -> int:
-    return agent._turns._waiting
+def waits(agent: Agent, many: int) -> bool:
+    return agent._turns._waiting == many
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -236,7 +237,7 @@ def test_a_study_waits_for_one_query_of_each_other_study_and_no_more(tmp_path: P
         for number, study in enumerate([many] * 20 + [few] + [many] * 10 + [other]):
             message = ask(study, Total(), share=0.001, label=f"{number}")
             asked.append(pool.submit(site.reply, message))
-            until(lambda want=number + 1: waiting(site.agent) == want)
+            until(partial(waits, site.agent, number + 1))
         gate.free.set()
         assert all(isinstance(one.result(60), Answer) for one in asked)
         order = [charged.study for charged in site.books.account.charges]
@@ -258,7 +259,7 @@ def test_a_study_with_many_queries_leaves_room_for_others_to_wait(
         assert gate.begun.wait(60)
         for number, message in enumerate(queries[1:7]):
             asked.append(pool.submit(site.reply, message))
-            until(lambda want=number + 1: waiting(site.agent) == want)
+            until(partial(waits, site.agent, number + 1))
         # Its own queries find no room, and at once; those of others do.
         assert [site.reply(message) for message in queries[7:10]] == [Reason.UNAVAILABLE] * 3
         others = [
@@ -333,9 +334,8 @@ def _flat_answer(query: Query, site: str, study: Study) -> Answer:
     )
 
 
-@pytest.mark.parametrize("kind", [Query, Answer])
-def test_a_message_longer_than_any_need_be_is_not_read(kind: type[Any]) -> None:
-    most = {Query: MOST_QUERY_BYTES, Answer: MOST_ANSWER_BYTES}[kind]
+@pytest.mark.parametrize(("kind", "most"), [(Query, MOST_QUERY_BYTES), (Answer, MOST_ANSWER_BYTES)])
+def test_a_message_longer_than_any_need_be_is_not_read(kind: type[Any], most: int) -> None:
     with pytest.raises(ProtocolError, match="over the limit"):
         decode(bytes(most + 1), kind)
 

@@ -9,6 +9,7 @@ import pty
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,10 +104,13 @@ class Steward:
 @pytest.fixture
 def steward(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Steward:
+) -> Iterator[Steward]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    return Steward(tmp_path, capsys)
+    mask = os.umask(0o022)
+    os.umask(mask)
+    yield Steward(tmp_path, capsys)
+    os.umask(mask)  # `serve` has a stricter one
 
 
 @pytest.fixture

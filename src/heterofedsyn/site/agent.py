@@ -183,9 +183,9 @@ class Agent:
         )
         spent = self._books.account.spent
         answer = desk.answer(query, shelf)
-        total = self._books.account.spent
+        after = self._books.account.spent
         cost = (
-            f"rho={total.rho:.6g} spent by now" if total > spent else "for nothing, charged before"
+            f"rho={after.rho:.6g} spent by now" if after > spent else "for nothing, charged before"
         )
         self._paced(
             "answered", f"answered query {query.label!r} of study {short(query.study)}: {cost}"
