@@ -290,8 +290,8 @@ def _other_measurements(
     yield "gone", []
     yield "twice", [found, found]
     values = np.frombuffer(found["data"], "<f8")
-    for words, other in _NUMBERS.items():
-        yield words, [{**found, "data": other(values).astype("<f8").tobytes()}]
+    for words, work in _NUMBERS.items():
+        yield words, [{**found, "data": work(values).astype("<f8").tobytes()}]
     for variance in (1e-35, 1e-9, 1e9, 1e35):
         yield f"variance {variance}", [{**found, "variance": variance}]
     own = found["statistic"].get("attributes", [])

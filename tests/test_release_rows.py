@@ -67,11 +67,11 @@ def desk(
 # NO LINK, NO OTHER FILE
 
 
-LINKS: dict[str, Callable[[Path, Path], None]] = {
+LINKS: dict[str, Callable[[Path, Path], object]] = {
     "symbolic": lambda at, to: at.symlink_to(to),
     "relative": lambda at, to: at.symlink_to(Path("..") / to.name),
     "hard": lambda at, to: os.link(to, at),
-    "copy": lambda at, to: at.write_bytes(to.read_bytes()) and None,
+    "copy": lambda at, to: at.write_bytes(to.read_bytes()),
 }
 
 

@@ -9,8 +9,8 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from heterofedsyn.errors import HeterofedsynError, UsageError
 
@@ -46,7 +46,7 @@ def read_whole(path: str | os.PathLike[str], most: int) -> bytes:
         return file.read()
 
 
-def open_inside(folder: str | os.PathLike[str], name: str, most: int) -> BinaryIO:
+def open_inside(folder: str | os.PathLike[str], name: str, most: int) -> BufferedReader:
     """A regular file that lies in the folder itself: no link leads out of it.
 
     The folder may be reached through links, since whoever names it knows where it leads.
@@ -141,7 +141,7 @@ def file_written_whole(target: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def _check_regular(file: BinaryIO, most: int) -> None:
+def _check_regular(file: BufferedReader, most: int) -> None:
     found = os.fstat(file.fileno())
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "this is no regular file")

@@ -13,8 +13,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from heterofedsyn._files import open_inside
 from heterofedsyn.errors import ReleaseError
@@ -71,7 +72,7 @@ class SyntheticRows:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, some at a time."""
-        return self.file.iter_batches(BATCH_ROWS)
+        yield from self.file.iter_batches(BATCH_ROWS)
 
     def table(self) -> pa.Table:
         """All rows; text as dictionaries, so that a long one that repeats is held once."""
@@ -126,7 +127,7 @@ def released_table(release: Release, folder: Path) -> pa.Table:
         return rows.table()
 
 
-def digest_of(file: BinaryIO) -> str:
+def digest_of(file: BufferedReader) -> str:
     """SHA-256 of an open file, which is at its beginning again afterwards."""
     file.seek(0)
     found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -134,7 +135,7 @@ def digest_of(file: BinaryIO) -> str:
     return found
 
 
-def _parquet(file: BinaryIO) -> ParquetFile:
+def _parquet(file: BufferedReader) -> ParquetFile:
     """The file with its text as dictionaries, as far as it has text."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile, read_schema
@@ -145,7 +146,7 @@ def _parquet(file: BinaryIO) -> ParquetFile:
     return ParquetFile(file, read_dictionary=texts, pre_buffer=False, buffer_size=2**20)
 
 
-def _size(file: BinaryIO) -> int:
+def _size(file: BufferedReader) -> int:
     return os.fstat(file.fileno()).st_size
 
 
