@@ -19,11 +19,14 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from fuzz.law import check_words
 from heterofedsyn import FederatedSynthesizer, Release, Schema, load
 from heterofedsyn.engines.nvflare.job import copy_release
 from heterofedsyn.errors import HeterofedsynError, ReleaseError
+from heterofedsyn.hub._footer import read_footer
 from heterofedsyn.hub.rows import ROWS, released_table, synthetic_rows
 from heterofedsyn.report import public_report
+from heterofedsyn.report.checks import check_section
 from invented import SCHEMA, Desk, patients
 from release_changes import seal, vouch
 
@@ -267,6 +270,51 @@ def test_damaged_rows_are_one_line(folder: Path, damage: Callable[[bytes], bytes
     vouch(folder)
     with pytest.raises(ReleaseError, match="damaged"):
         public_report(folder)
+
+
+@pytest.mark.thorough
+def test_changed_bytes_of_rows_are_refused_or_read(folder: Path) -> None:
+    """Whatever stands there, in the footer above all; a library that ends the process fails it."""
+    good = (folder / ROWS).read_bytes()
+    footer = int.from_bytes(good[-8:-4], "little")
+    rng = np.random.default_rng(5)
+    refused = 0
+    for number in range(300):
+        data = bytearray(good)
+        for _ in range(1 + number % 3):
+            first = len(data) - 8 - footer if rng.random() < 0.7 else 4
+            data[int(rng.integers(first, len(data)))] = int(rng.integers(256))
+        (folder / ROWS).write_bytes(data)
+        vouch(folder)
+        loaded = load(folder)
+        try:
+            with synthetic_rows(loaded, folder) as rows:
+                check_section(loaded, rows)
+            released_table(loaded, folder)
+        except ReleaseError as error:
+            check_words(str(error))
+            refused += 1
+    assert 0 < refused < 300
+
+
+@pytest.mark.parametrize("rows", [1, 1_000, 600_000])
+def test_the_footer_is_read_as_the_library_reads_it(folder: Path, rows: int) -> None:
+    place = load(folder).save(folder.parent / "more", rows=rows)
+    theirs = pyarrow.parquet.read_metadata(place / ROWS)
+    with (place / ROWS).open("rb") as file:
+        footer = read_footer(file)
+    assert footer.rows == theirs.num_rows == rows
+    assert len(footer.groups) == theirs.num_row_groups
+    for number, (many, chunks) in enumerate(footer.groups):
+        group = theirs.row_group(number)
+        assert (many, len(chunks)) == (group.num_rows, group.num_columns)
+        for column, chunk in enumerate(chunks):
+            same = group.column(column)
+            assert (chunk.values, chunk.unfolded) == (
+                same.num_values,
+                same.total_uncompressed_size,
+            )
+            assert not chunk.elsewhere
 
 
 def test_the_number_of_rows_drawn_is_what_the_model_tells(folder: Path) -> None:

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 
 from heterofedsyn._files import open_inside
 from heterofedsyn.errors import ReleaseError
+from heterofedsyn.hub._footer import Footer, NoFooter, read_footer
 from heterofedsyn.hub.release import MOST_ROWS, Release
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow.parquet import FileMetaData, ParquetFile
+    from pyarrow.parquet import ParquetFile
 
 ROWS = "synthetic.parquet"
 
@@ -39,8 +40,8 @@ FREE_CELLS = 2**25
 BATCH_ROWS = 2**16
 """Rows that are in memory at once."""
 
-_PACKED = frozenset({"SNAPPY", "UNCOMPRESSED"})
-_CODED = frozenset({"PLAIN", "RLE", "RLE_DICTIONARY", "PLAIN_DICTIONARY", "BIT_PACKED"})
+_PACKED = frozenset({0, 1})  # not at all, Snappy
+_CODED = frozenset({0, 2, 3, 4, 8})  # plain, dictionaries of two versions, runs, bits
 """What releases are written with; others can unfold to far more than their size."""
 
 _MOST_UNFOLDED = 32
@@ -108,10 +109,10 @@ def synthetic_rows(release: Release, folder: Path) -> Iterator[SyntheticRows | N
                 "again"
             )
         try:
+            _check_footer(path, read_footer(file), os.fstat(file.fileno()).st_size)
             with _parquet(file) as rows:
-                _check_footer(path, rows.metadata, _size(file))
                 yield SyntheticRows(rows, vouched=digest is not None)
-        except (pa.ArrowException, OSError, OverflowError):
+        except (pa.ArrowException, OSError, NoFooter, UnicodeDecodeError):
             raise ReleaseError(f"{path}: {_DAMAGED}") from None
 
 
@@ -146,28 +147,23 @@ def _parquet(file: BufferedReader) -> ParquetFile:
     return ParquetFile(file, read_dictionary=texts, pre_buffer=False, buffer_size=2**20)
 
 
-def _size(file: BufferedReader) -> int:
-    return os.fstat(file.fileno()).st_size
-
-
-def _check_footer(path: Path, footer: FileMetaData, size: int) -> None:
+def _check_footer(path: Path, footer: Footer, size: int) -> None:
     """Refuse what unfolds to more than a file of this size can hold."""
-    cells = footer.num_rows * footer.num_columns
-    if not 0 <= footer.num_rows <= MOST_ROWS or cells > FREE_CELLS + CELLS_PER_BYTE * size:
+    chunks = [chunk for _, own in footer.groups for chunk in own]
+    columns = max((len(own) for _, own in footer.groups), default=0)
+    if footer.rows > MOST_ROWS or footer.rows * columns > FREE_CELLS + CELLS_PER_BYTE * size:
         raise ReleaseError(
-            f"{path}: {footer.num_rows:,} rows of {footer.num_columns:,} columns are more than "
-            f"{size:,} bytes can be believed to hold; fetch the release again"
+            f"{path}: {footer.rows:,} rows of {columns:,} columns are more than {size:,} bytes can "
+            "be believed to hold; fetch the release again"
         )
-    chunks = []
-    for group in map(footer.row_group, range(footer.num_row_groups)):
-        own = [group.column(place) for place in range(footer.num_columns)]
-        if any(chunk.num_values != group.num_rows for chunk in own):
-            raise ReleaseError(f"{path}: {_DAMAGED}")
-        chunks += own
     if any(
-        chunk.compression not in _PACKED or not _CODED.issuperset(chunk.encodings)
+        chunk.elsewhere or chunk.codec not in _PACKED or not _CODED.issuperset(chunk.encodings)
         for chunk in chunks
     ):
         raise ReleaseError(f"{path}: releases are not written like this; fetch the release again")
-    if sum(chunk.total_uncompressed_size for chunk in chunks) > _MOST_UNFOLDED * size:
+    if (
+        footer.rows != sum(rows for rows, _ in footer.groups)
+        or any(chunk.values != rows for rows, own in footer.groups for chunk in own)
+        or sum(chunk.unfolded for chunk in chunks) > _MOST_UNFOLDED * size
+    ):
         raise ReleaseError(f"{path}: {_DAMAGED}")
