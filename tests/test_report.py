@@ -21,6 +21,7 @@ import pytest
 
 from heterofedsyn import FederatedSynthesizer, drawing, load
 from heterofedsyn._words import PRIVATE_ROWS
+from heterofedsyn.errors import ReleaseError
 from heterofedsyn.report import internal_report, public_report, strangers
 from heterofedsyn.report.attributes import Display, compact
 from heterofedsyn.report.checks import check
@@ -30,6 +31,7 @@ from heterofedsyn.report.privacy import bound
 from heterofedsyn.schema import Schema
 from heterofedsyn.synthesis.tree import steps
 from invented import Desk, names
+from release_changes import vouch
 
 pytestmark = pytest.mark.thorough
 
@@ -532,6 +534,9 @@ def test_a_synthetic_table_that_breaks_the_schema_is_reported(
     assert "keep the schema" in public_report(broken)
     wrong = rows.set_column(0, "age", pa.array(np.full(rows.num_rows, 500)))
     pyarrow.parquet.write_table(wrong, broken / "synthetic.parquet")
+    with pytest.raises(ReleaseError, match="not the file that the release was made with"):
+        public_report(broken)
+    vouch(broken)
     assert "Columns that break the schema: age" in public_report(broken)
     (broken / "synthetic.parquet").unlink()
     assert "no rows to check" in public_report(broken)

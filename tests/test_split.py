@@ -70,7 +70,7 @@ def plus(whole: Encoded, number: int, label: int, unit: int | None = None) -> En
     table = whole.table
     row = np.array([[number // 200], [number % 200], [label]])
     codes = np.concatenate([table.codes.astype(np.int64), row], axis=1)
-    units = None if whole.units is None else np.append(whole.units, unit)
+    units = None if whole.units is None or unit is None else np.append(whole.units, unit)
     grown = EncodedTable.from_codes(table.domain, codes)
     return Encoded(grown, rows_read=grown.rows, units=units)
 

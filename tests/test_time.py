@@ -330,14 +330,17 @@ def test_an_agent_holds_its_turn_until_a_reply_leaves_also_a_refusal(
     with books_of(settings) as books:
         agent = Agent(settings, books, noise=FreshNoise(), log=lambda _: None)
         held: list[bool] = []
-        clock.before_sleep = lambda: held.append(agent._turn.locked())
+        clock.before_sleep = lambda: held.append(agent._turns._busy)
         agent.answer(ask(study, Total()))
-        for wrong in (b"garbage", ask(study, Total(), share=1.0, label="all"), b""):
+        for reason, wrong in (
+            (Reason.OVER_THE_CAP, ask(study, Total(), share=1.0, label="all")),
+            (Reason.MALFORMED, ask(study, Total(), share=2.0)),
+        ):
             with pytest.raises(Refused) as refused:
                 agent.answer(wrong)
-            assert refused.value.reason in (Reason.MALFORMED, Reason.OVER_THE_CAP)
-    assert clock.slept == [3.0] * 4
-    assert held == [True] * 4
+            assert refused.value.reason is reason
+    assert clock.slept == [3.0] * 3
+    assert held == [True] * 3
 
 
 def test_a_site_without_ticks_or_a_declared_size_is_remarked_on(tmp_path: Path) -> None:

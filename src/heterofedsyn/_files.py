@@ -9,6 +9,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 
 from heterofedsyn.errors import HeterofedsynError, UsageError
@@ -41,11 +42,7 @@ def read_whole(path: str | os.PathLike[str], most: int) -> bytes:
     except ValueError:
         raise OSError(errno.EINVAL, "a path holds no null character") from None
     with file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "this is no regular file")
-        if found.st_size > most:
-            raise OSError(errno.EFBIG, f"this has more than {most:,} bytes")
+        _check_regular(file, most)
         return file.read()
 
 
@@ -63,6 +60,34 @@ def check_no_link(target: Path) -> None:
             f"{target} is a link, and nothing is written through one; remove it, or name the place "
             "itself"
         )
+
+
+def open_inside(folder: str | os.PathLike[str], name: str, most: int) -> BufferedReader:
+    """A regular file that lies in the folder itself: no link leads out of it.
+
+    The folder may be reached through links, since whoever names it knows where it leads.
+
+    Raises:
+        OSError: if it is a link or something else, holds more than so many bytes, or cannot be
+            read.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # A name with a folder in it would be another way out.
+        file = os.fdopen(os.open(os.path.basename(name), flags, dir_fd=place), "rb")  # noqa: PTH119
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise OSError(errno.ELOOP, "this is a link, and no regular file of the folder") from None
+    finally:
+        os.close(place)
+    try:
+        _check_regular(file, most)
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
 def check_place(target: Path) -> None:
@@ -139,6 +164,14 @@ def file_written_whole(target: Path) -> Iterator[Path]:
         raise HeterofedsynError(f"cannot write {target}: {reason(error)}") from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _check_regular(file: BufferedReader, most: int) -> None:
+    found = os.fstat(file.fileno())
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "this is no regular file")
+    if found.st_size > most:
+        raise OSError(errno.EFBIG, f"this has more than {most:,} bytes")
 
 
 def _at_once(path: str, flags: int) -> int:

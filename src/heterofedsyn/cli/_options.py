@@ -39,6 +39,13 @@ NoiseSeed = Annotated[
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace an earlier release in --out.")
 ]
+SafeCsv = Annotated[
+    bool,
+    typer.Option(
+        "--safe-csv",
+        help="In CSV, an apostrophe before text that a spreadsheet would take for a formula.",
+    ),
+]
 
 
 def read_settings(texts: list[str] | None) -> dict[str, str]:

@@ -101,7 +101,7 @@ def timing(
         raise UsageError(f"--tick ({tick:g}) must be above 0 and at most 1")
     tables = measure(note, tick=tick, queries=8 if quick else 200, quick=quick)
     if as_json:
-        print(json.dumps([table.as_dict() for table in tables], indent=1))
+        say_json([table.as_dict() for table in tables])
         return
     for table in tables:
         show_table(
@@ -118,7 +118,7 @@ def timing(
                 for t in table.told
             ],
         )
-        print(table.describe())
+        say(table.describe())
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -62,7 +63,7 @@ def evaluate(
         cache=None if no_cache else cache_folder(),
     )
     measures = only or MEASURES
-    scores = evaluator.score(synthetic, measures)
+    scores = evaluator.score(_rows(synthetic), measures)
     floor = evaluator.floor([name for name in measures if name != "ml"])
     for remark in scores.remarks:
         note(f"remark: {remark}")
@@ -87,6 +88,28 @@ def evaluate(
             _models(scores.ml),
         )
     note(PRIVATE_ROWS)
+
+
+def _rows(location: str) -> object:
+    """The synthetic rows at a location; of a release, its own file and no link to another."""
+    from heterofedsyn._files import open_inside
+    from heterofedsyn.errors import ReleaseError
+    from heterofedsyn.hub.release import PARTS, TABLES, load
+    from heterofedsyn.hub.rows import MOST_BYTES, ROWS, released_table
+
+    path = Path(location)
+    folder = path if path.is_dir() else path.parent
+    if not (path.is_dir() or path.name in TABLES) or not all(
+        (folder / name).exists() for name in PARTS
+    ):
+        return location
+    if path.is_dir() or path.name == ROWS:
+        return released_table(load(folder), folder)
+    try:
+        open_inside(folder, path.name, MOST_BYTES).close()
+    except OSError as error:
+        raise ReleaseError(f"{path}: {error.strerror or 'cannot be read'}") from None
+    return location
 
 
 def _distances(scores: Scores) -> list[tuple[str, float]]:

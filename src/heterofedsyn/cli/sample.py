@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from heterofedsyn.cli._options import check_file
+from heterofedsyn.cli._options import SafeCsv, check_file
+from heterofedsyn.errors import UsageError
 
 
 def sample(
@@ -24,6 +25,7 @@ def sample(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the file if it exists.")
     ] = False,
+    safe_csv: SafeCsv = False,
 ) -> None:
     """Draw synthetic rows from a release; costs no privacy."""
     from heterofedsyn._files import file_written_whole
@@ -34,15 +36,17 @@ def sample(
 
     if out is not None:
         check_file(out, ".csv", ".parquet", overwrite=overwrite)
+    if safe_csv and out is not None and out.suffix != ".csv":
+        raise UsageError(f"--safe-csv is for CSV, and {out} is none; leave it out")
     release = load(folder)
     drawn = release.batches(rows, seed)
     watch = pace("drawing")
     if out is None:
-        write(drawn, csv=bytes_out(), watch=watch)
+        write(drawn, csv=bytes_out(), safe_csv=safe_csv, watch=watch)
         return
     with file_written_whole(out) as partial:
         if out.suffix == ".csv":
-            written = write(drawn, csv=partial, watch=watch)
+            written = write(drawn, csv=partial, safe_csv=safe_csv, watch=watch)
         else:
             written = write(drawn, parquet=partial, watch=watch)
     note(f"{count(written, 'row')} in {out}")

@@ -13,6 +13,7 @@ from heterofedsyn.cli._options import (
     Epsilon,
     NoiseSeed,
     Overwrite,
+    SafeCsv,
     SchemaFile,
     Settings,
     TrustModel,
@@ -90,6 +91,7 @@ def simulate(
     ] = None,
     seed: NoiseSeed = None,
     overwrite: Overwrite = False,
+    safe_csv: SafeCsv = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Run a federated study on files or databases and write a release.
@@ -139,7 +141,7 @@ def simulate(
     pools = make_method(method).pools
     note(f"study over {'the pooled rows' if pools else count(len(tables), 'site')} with {method}")
     synthesizer.fit_encoded(tables, watch=show_round)
-    synthesizer.save(out, rows=rows, overwrite=overwrite)
+    synthesizer.save(out, rows=rows, overwrite=overwrite, safe_csv=safe_csv)
     write_report(out)
     release = synthesizer.release
     drawn = release.usual_rows if rows is None else rows

@@ -473,6 +473,7 @@ def evaluate(
     from heterofedsyn.cli.report import release_around
     from heterofedsyn.evaluation import QUICK, Evaluator
     from heterofedsyn.hub import load
+    from heterofedsyn.hub.rows import synthetic_rows
 
     settings = _own(folder)
     found = load(release)
@@ -489,8 +490,8 @@ def evaluate(
     if out is None:
         own.mkdir(mode=0o700, exist_ok=True)
     check_file(target, overwrite=overwrite)
-    table = release / "synthetic.parquet"
-    rows: object = table if table.is_file() else found.sample(seed=0)
+    with synthetic_rows(found, release) as there:
+        rows = found.sample(seed=0) if there is None else there.table()
     evaluator = Evaluator(public, settings.source)
     measures = only or QUICK
     scores = evaluator.score(rows, measures)

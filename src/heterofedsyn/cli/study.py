@@ -167,13 +167,12 @@ def run(
 
     Shows every round: who answered, and who refused with which of four reasons.
     """
-    import pyarrow.parquet
-
     from heterofedsyn._words import count
     from heterofedsyn.cli.report import write_report
     from heterofedsyn.engines.nvflare.job import EngineError, connect, copy_release
     from heterofedsyn.engines.nvflare.progress import State
     from heterofedsyn.hub.release import check_rows, check_target, load
+    from heterofedsyn.hub.rows import synthetic_rows
     from heterofedsyn.protocol import Study
 
     found = Study.load(study)
@@ -201,7 +200,8 @@ def run(
             copy_release(folder, out)
     write_report(out)
     release = load(out)
-    drawn = pyarrow.parquet.read_metadata(out / "synthetic.parquet").num_rows
+    with synthetic_rows(release, out) as there:
+        drawn = 0 if there is None else there.number
     say(f"release in {out}: {count(drawn, 'synthetic row')}")
     say(f"guarantee: {guarantee(release.privacy)}")
     for remark in release.run.remarks:

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import secrets
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
 
-from heterofedsyn._files import check_no_link, check_place, read_whole, written_whole
+from heterofedsyn._files import check_no_link, check_place, open_inside, written_whole
 from heterofedsyn._version import __version__
 from heterofedsyn.errors import HeterofedsynError, ReleaseError, UsageError
 from heterofedsyn.hub import sampling
 from heterofedsyn.hub.accuracy import Accuracy, accuracy_of
 from heterofedsyn.hub.differences import SiteSummary
 from heterofedsyn.hub.method import Model, Outcome, Value, make_rebuild, make_synthesizer
-from heterofedsyn.hub.sound import LARGEST, check_measured, check_run, check_statement
+from heterofedsyn.hub.sound import (
+    LARGEST,
+    check_measured,
+    check_run,
+    check_statement,
+    check_total,
+)
 from heterofedsyn.hub.statement import PrivacyStatement
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.protocol import Plan
@@ -38,7 +45,10 @@ _MOST_TEXT = 2**28
 PARTS = ("model", "privacy.json", "run.json")
 """Files without which a folder is no release."""
 
-FILES = (*PARTS, "synthetic.csv", "synthetic.parquet", "report.html")
+TABLES = ("synthetic.csv", "synthetic.parquet")
+"""The same synthetic rows twice; a release may do without."""
+
+FILES = (*PARTS, *TABLES, "report.html")
 """All that a release folder holds."""
 
 MOST_ROWS = 100_000_000
@@ -179,6 +189,8 @@ class Release:
     model: Model
     privacy: PrivacyStatement
     run: RunRecord
+    files: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of the files beside the model, as it vouches for them; empty if never saved."""
 
     @property
     def usual_rows(self) -> int:
@@ -219,8 +231,19 @@ class Release:
         """
         return accuracy_of(self.model.targets, attributes, groups, self.run.noisy_total)
 
-    def save(self, folder: str | Path, *, rows: int | None = None, overwrite: bool = False) -> Path:
+    def save(
+        self,
+        folder: str | Path,
+        *,
+        rows: int | None = None,
+        overwrite: bool = False,
+        safe_csv: bool = False,
+    ) -> Path:
         """Write the release as a folder, all of it or nothing, with so many synthetic rows.
+
+        Args:
+            safe_csv: put an apostrophe before cells of `synthetic.csv` that a spreadsheet would
+                take for formulas; `synthetic.parquet` always has the values themselves.
 
         Raises:
             UsageError: if the folder holds something already.
@@ -232,26 +255,30 @@ class Release:
                 self.batches(wanted, self.run.seed),
                 csv=partial / "synthetic.csv",
                 parquet=partial / "synthetic.parquet",
+                safe_csv=safe_csv,
             )
-            texts = {"privacy.json": _text(self.privacy), "run.json": _text(self.run)}
-            for name, text in texts.items():
-                (partial / name).write_bytes(text)
-            (partial / "model").write_bytes(_pack(self.schema, self.model, texts))
+            (partial / "privacy.json").write_bytes(_text(self.privacy))
+            (partial / "run.json").write_bytes(_text(self.run))
+            files = {path.name: _file_digest(path) for path in sorted(partial.iterdir())}
+            (partial / "model").write_bytes(_pack(self.schema, self.model, files))
         return target
 
 
 def load(folder: str | Path) -> Release:
-    """A release from its folder.
+    """A release from its folder, of which no link leads out.
+
+    A release may come from anybody. What is loaded can be sampled from and reported on: all that
+    could prevent it is found here.
 
     Raises:
-        ReleaseError: if it is missing, corrupt, or of a newer version.
+        ReleaseError: if it is missing, corrupt, contradicts itself, or is of a newer version.
     """
     place = Path(folder)
     if not place.is_dir():
         raise ReleaseError(f"there is no release folder {place}; name a folder made by --out")
-    if not (place / "model").exists():
+    if not os.path.lexists(place / "model"):
         raise ReleaseError(f"{place}/model: there is no such file, so {place} is no release")
-    files, schema, model = _part(place / "model", _unpack, _MOST_MODEL)
+    files, schema, model = _part(place, "model", _unpack, _MOST_MODEL)
 
     def sound_statement(data: bytes) -> PrivacyStatement:
         statement = _record(PrivacyStatement, data, files.get("privacy.json"))
@@ -262,11 +289,12 @@ def load(folder: str | Path) -> Release:
         run = _record(RunRecord, data, files.get("run.json"))
         check_run(run, privacy, schema.domain)
         check_measured(run, (pair for targets in model.targets for pair in targets.pairs))
+        check_total(run, model.total)
         return run
 
-    privacy = _part(place / "privacy.json", sound_statement, _MOST_TEXT)
-    run = _part(place / "run.json", sound_run, _MOST_TEXT)
-    return Release(schema=schema, model=model, privacy=privacy, run=run)
+    privacy = _part(place, "privacy.json", sound_statement, _MOST_TEXT)
+    run = _part(place, "run.json", sound_run, _MOST_TEXT)
+    return Release(schema=schema, model=model, privacy=privacy, run=run, files=files)
 
 
 def check_rows(rows: int, most: int = MOST_ROWS) -> int:
@@ -304,9 +332,12 @@ def is_release(folder: Path) -> bool:
     return {*PARTS} <= names <= {*FILES}
 
 
-def _part(path: Path, read: Callable[[bytes], Record], most: int) -> Record:
+def _part(folder: Path, name: str, read: Callable[[bytes], Record], most: int) -> Record:
+    path = folder / name
     try:
-        return read(read_whole(path, most))
+        with open_inside(folder, name, most) as file:
+            data = file.read()
+        return read(data)
     except ReleaseError as error:
         raise ReleaseError(f"{path}: {error}") from None
     except OSError as error:
@@ -330,9 +361,14 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _pack(schema: Schema, model: Model, files: dict[str, bytes]) -> bytes:
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _pack(schema: Schema, model: Model, files: dict[str, str]) -> bytes:
     stored = _StoredModel(
-        files={name: _digest(data) for name, data in files.items()},
+        files=files,
         schema=schema.to_toml(),
         synthesizer=model.synthesizer.name,
         settings=dataclasses.asdict(model.synthesizer),
@@ -364,6 +400,8 @@ def _unpack(data: bytes) -> tuple[dict[str, str], Schema, Model]:
     if int(words[2]) < 1 or _digest(body).encode() != words[3]:
         raise ReleaseError(_DAMAGED)
     stored = msgspec.msgpack.decode(body, type=_StoredModel)
+    if not {*stored.files} <= {*FILES}:
+        raise ReleaseError("the model names files that no release has; fetch the release again")
     schema = Schema.from_toml(stored.schema)
     rebuild = make_rebuild(stored.rebuild, stored.rebuild_settings)
     populations = tuple(_targets(schema, rebuild, found) for found in stored.populations)
@@ -388,4 +426,5 @@ def _targets(schema: Schema, rebuild: Rebuild, stored: tuple[_StoredMeasurement,
     targets = Targets(schema, tuple(measurements), rebuild)
     if not targets.complete:
         raise ReleaseError("the model does not fit its schema; fetch the release again")
+    rebuild.check(targets)
     return targets

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,6 +29,9 @@ CHUNK = 2**18
 
 STEP = 2**14
 """Rows that are written as text in one go; in between Ctrl-C is heard."""
+
+_FORMULA = r"\A([=+\-@\t\r\n])"
+"""How text begins that a spreadsheet computes instead of showing it (OWASP, CSV injection)."""
 
 AT_ONCE = 2
 """Chunks drawn at the same time; more would be faster on some machines, and fill any memory."""
@@ -119,11 +123,13 @@ def write(
     *,
     csv: Path | IO[bytes] | None = None,
     parquet: Path | None = None,
+    safe_csv: bool = False,
     watch: Callable[[int], None] | None = None,
 ) -> int:
     """Write rows as they are drawn, a row group for each chunk; how many there were.
 
     Args:
+        safe_csv: put an apostrophe before text that a spreadsheet would take for a formula.
         watch: is told after each chunk how many rows are written.
     """
     rows = 0
@@ -132,26 +138,40 @@ def write(
         writers: list[Callable[[pa.Table], None]] = []
         for table in tables:
             if not rows and csv is not None:
-                writers.append(partial(_in_steps, stack.enter_context(_csv(csv, table.schema))))
+                writer = stack.enter_context(_csv(csv, table.schema, safe=safe_csv))
+                writers.append(partial(_in_steps, writer, safe=safe_csv))
             if not rows and parquet is not None:
                 writers.append(stack.enter_context(_parquet(parquet, table.schema)).write_table)
-            for writer in writers:
-                writer(table)
+            for put in writers:
+                put(table)
             rows += table.num_rows
             if watch is not None:
                 watch(rows)
     return rows
 
 
-def _in_steps(writer: pa.csv.CSVWriter, table: pa.Table) -> None:
+def _in_steps(writer: pa.csv.CSVWriter, table: pa.Table, *, safe: bool) -> None:
     for start in range(0, table.num_rows, STEP):
-        writer.write_table(table.slice(start, STEP))
+        part = table.slice(start, STEP)
+        writer.write_table(_defused(part) if safe else part)
 
 
-def _csv(target: Path | IO[bytes], schema: pa.Schema) -> pa.csv.CSVWriter:
+def _csv(target: Path | IO[bytes], schema: pa.Schema, *, safe: bool) -> pa.csv.CSVWriter:
     import pyarrow.csv
 
-    return pyarrow.csv.CSVWriter(target, schema)
+    return pyarrow.csv.CSVWriter(target, _defused(schema.empty_table()).schema if safe else schema)
+
+
+def _defused(table: pa.Table) -> pa.Table:
+    """The same rows with an apostrophe before text, and names, that would open as formulas."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            safe = pc.replace_substring_regex(table.column(place), _FORMULA, r"'\1")
+            table = table.set_column(place, field, safe)
+    return table.rename_columns([re.sub(_FORMULA, r"'\1", name) for name in table.column_names])
 
 
 def _parquet(target: Path, schema: pa.Schema) -> pa.parquet.ParquetWriter:

@@ -83,6 +83,17 @@ def check_measured(run: RunRecord, measured: Iterable[Clique]) -> None:
         raise ReleaseError("pairs are not those that the model measured")
 
 
+def check_total(run: RunRecord, total: float) -> None:
+    """Refuse a record with another number of records than the model tells: so many are drawn.
+
+    Raises:
+        ReleaseError: if they are not the same.
+    """
+    wanted = max(1.0, total)
+    if not abs(run.noisy_total - wanted) <= 1 + _CLOSE * wanted:
+        raise ReleaseError("noisy_total is not what the model tells")
+
+
 def _check_account(account: SiteAccount, budget: float, known: frozenset[str]) -> None:
     _figure("a site's rho", account.rho, least=0.0)
     if account.rho > budget * (1 + _CLOSE):

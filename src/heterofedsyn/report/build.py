@@ -10,9 +10,10 @@ from heterofedsyn import drawing
 from heterofedsyn._files import file_written_whole
 from heterofedsyn._words import count
 from heterofedsyn.hub.release import Release, load
+from heterofedsyn.hub.rows import synthetic_rows
 from heterofedsyn.report.attributes import attribute_section
 from heterofedsyn.report.blocks import Section
-from heterofedsyn.report.checks import check_section, synthetic_rows
+from heterofedsyn.report.checks import check_section
 from heterofedsyn.report.dependence import dependence_section, pair_noise_section
 from heterofedsyn.report.manifest import REPORT, manifest_section, strangers
 from heterofedsyn.report.page import Page, render
@@ -49,9 +50,10 @@ def write_page(target: Path, text: str, *, private: bool) -> None:
 
 
 def _page(release: Release, private: tuple[Section, ...], folder: Path) -> Page:
-    with synthetic_rows(folder) as rows:
+    with synthetic_rows(release, folder) as rows:
         checks = check_section(release, rows)
-        many = "none here" if rows is None else f"{rows.metadata.num_rows:,}"
+        known = rows is not None and rows.vouched
+        many = f"{rows.number:,}" if rows is not None and known else "none here"
     sections = (
         privacy_section(release),
         budget_section(release),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from heterofedsyn._words import count
-from heterofedsyn.errors import ReleaseError
 from heterofedsyn.hub.release import Release
+from heterofedsyn.hub.rows import SyntheticRows
 from heterofedsyn.report.attributes import released_counts
 from heterofedsyn.report.blocks import Block, Section, Table, Text, Warn, percent
 from heterofedsyn.schema import (
@@ -25,7 +23,6 @@ from heterofedsyn.schema import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow.parquet import ParquetFile
 
 TITLE = "Missing values and constraints"
 
@@ -59,17 +56,26 @@ class Checked:
         return self.right_type and not self.unexpected and not self.outside
 
 
-def check_section(release: Release, rows: ParquetFile | None) -> Section:
-    """The synthetic rows that lie in the release folder, column by column."""
+def check_section(release: Release, rows: SyntheticRows | None) -> Section:
+    """The synthetic rows that lie in the release folder, column by column.
+
+    Nothing is said of a file that the model does not vouch for: it could be somebody's real rows.
+    """
     if rows is None:
         words = "The folder holds no synthetic.parquet, so there are no rows to check."
         return Section("checks", TITLE, (Text(words),))
+    if not rows.vouched:
+        words = (
+            "The model does not say which synthetic.parquet belongs to it (older versions of the "
+            "software did not write it down), so nothing of that file is on this page."
+        )
+        return Section("checks", TITLE, (Warn(words),))
     names = release.schema.domain.names
-    if tuple(rows.schema_arrow.names) != names:
+    if tuple(rows.schema.names) != names:
         words = "The columns of synthetic.parquet are not those of the schema, or in another order."
         return Section("checks", TITLE, (Warn(words),))
     found = _check_all(release.schema.columns, rows)
-    many = rows.metadata.num_rows
+    many = rows.number
     bad = [each.name for each in found if not each.good]
     verdict: Block = (
         Warn(f"Columns that break the schema: {', '.join(bad)}.")
@@ -120,7 +126,8 @@ def check(column: Column, values: pa.ChunkedArray) -> Checked:
     """One column against the schema."""
     import pyarrow as pa
 
-    right = _right_type(column, values.type)
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    right = _right_type(column, kind)
     nulls = int(values.null_count)
     outside = 0
     try:
@@ -129,7 +136,7 @@ def check(column: Column, values: pa.ChunkedArray) -> Checked:
         right = False
     return Checked(
         name=column.name,
-        found_type=str(values.type)[:40],
+        found_type=str(kind)[:40],
         right_type=right,
         nulls=nulls,
         unexpected=0 if column.nullable else nulls,
@@ -137,36 +144,14 @@ def check(column: Column, values: pa.ChunkedArray) -> Checked:
     )
 
 
-@contextmanager
-def synthetic_rows(folder: Path) -> Iterator[ParquetFile | None]:
-    """The file of synthetic rows of a release folder, or None if it is not there.
-
-    Raises:
-        ReleaseError: if it is damaged, also when that is found while it is read.
-    """
-    import pyarrow as pa
-    from pyarrow.parquet import ParquetFile
-
-    path = folder / "synthetic.parquet"
-    if not path.is_file():  # nor a pipe, which would never end
-        yield None
-        return
-    try:
-        with ParquetFile(path, pre_buffer=False) as file:
-            yield file
-    except (pa.ArrowException, OSError):
-        raise ReleaseError(f"{path}: the file is damaged; fetch the release again") from None
-
-
-def _check_all(columns: Sequence[Column], rows: ParquetFile) -> list[Checked]:
-    """Every column against the schema, in memory for one group of rows."""
+def _check_all(columns: Sequence[Column], rows: SyntheticRows) -> list[Checked]:
+    """Every column against the schema, in memory for one batch of rows."""
     import pyarrow as pa
 
-    found = [check(c, pa.chunked_array([], rows.schema_arrow.field(c.name).type)) for c in columns]
-    for number in range(rows.num_row_groups):
-        group = rows.read_row_group(number)
+    found = [check(c, pa.chunked_array([], rows.schema.field(c.name).type)) for c in columns]
+    for batch in rows.batches():
         found = [
-            each.and_more(check(column, group.column(column.name)))
+            each.and_more(check(column, pa.chunked_array([batch.column(column.name)])))
             for each, column in zip(found, columns, strict=True)
         ]
     return found
@@ -184,9 +169,20 @@ def _outside(column: Column, values: pa.ChunkedArray) -> int:
             beyond = pc.or_(beyond, pc.is_nan(values))
         return int(pc.sum(pc.fill_null(beyond, False)).as_py() or 0)
     if isinstance(column, CategoricalColumn):
-        known = pc.is_in(values, value_set=pa.array(column.values, values.type))
-        return len(values) - int(values.null_count) - int(pc.sum(known).as_py() or 0)
+        known = sum(_known(column.values, chunk) for chunk in values.chunks)
+        return len(values) - int(values.null_count) - known
     return 0
+
+
+def _known(words: Sequence[str], values: pa.Array) -> int:
+    """How many values are among the words; of a dictionary each entry is looked at once."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    coded = isinstance(values, pa.DictionaryArray)
+    entries = values.dictionary if coded else values
+    known = pc.is_in(entries, value_set=pa.array(words, entries.type))
+    return int(pc.sum(known.take(values.indices) if coded else known).as_py() or 0)
 
 
 def _right_type(column: Column, found: Any) -> bool:

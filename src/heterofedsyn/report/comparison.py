@@ -13,7 +13,6 @@ import numpy as np
 from heterofedsyn import drawing
 from heterofedsyn._arrays import Floats, stream
 from heterofedsyn._words import count
-from heterofedsyn.errors import ReleaseError
 from heterofedsyn.evaluation import (
     KIND_WORDS,
     MEASURES,
@@ -25,9 +24,9 @@ from heterofedsyn.evaluation import (
 )
 from heterofedsyn.evaluation.grid import is_numeric
 from heterofedsyn.hub.release import Release
+from heterofedsyn.hub.rows import released_table
 from heterofedsyn.report.attributes import attribute_picture
 from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text
-from heterofedsyn.report.checks import synthetic_rows
 from heterofedsyn.report.dependence import MOST_LINES, both, limited, shown_names, square_map
 from heterofedsyn.report.heat import cells
 
@@ -52,12 +51,7 @@ def private_sections(
     release: Release, folder: Path, real: Sequence[object], test: object
 ) -> tuple[Section, ...]:
     """Everything that needs private rows."""
-    with synthetic_rows(folder) as rows:
-        if rows is None:
-            raise ReleaseError(
-                f"{folder} holds no synthetic.parquet to compare; fetch the release again"
-            )
-        table = rows.read()
+    table = released_table(release, folder)
     evaluator = Evaluator(release.schema, list(real), test)
     measures = MEASURES if _all_installed() else QUICK
     scores = evaluator.score(table, measures)

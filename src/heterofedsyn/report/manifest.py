@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
+import os
 import stat
 from pathlib import Path
 
 from heterofedsyn import drawing
-from heterofedsyn.hub.release import FILES, Release
+from heterofedsyn._files import open_inside
+from heterofedsyn.errors import ReleaseError
+from heterofedsyn.hub.release import FILES, TABLES, Release
+from heterofedsyn.hub.rows import MOST_BYTES, digest_of
 from heterofedsyn.report.blocks import Block, Facts, Section, Table, Text
 
 REPORT = "report.html"
@@ -39,8 +42,7 @@ def manifest_section(release: Release, folder: Path) -> Section:
     blocks.append(Text("Settings of the method:"))
     settings = ((name, drawing.short(str(value), 100)) for name, value in run.settings.items())
     blocks.append(Facts(tuple(settings)))
-    files = sorted(folder / name for name in _own(folder) if name != REPORT)
-    rows = tuple((path.name, _digest(path), f"{path.stat().st_size:,}") for path in files)
+    rows = tuple(_line(release, folder, name) for name in sorted(_own(folder) - {REPORT}))
     blocks.append(Table("Files of the release", ("file", "SHA-256", "bytes"), rows, words=2))
     blocks.append(
         Text(
@@ -64,6 +66,13 @@ def _own(folder: Path) -> set[str]:
     return {name for name, mode in found.items() if stat.S_ISREG(mode)}
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _line(release: Release, folder: Path, name: str) -> tuple[str, str, str]:
+    """A file's digest and size, unless it is another one than the model vouches for."""
+    try:
+        with open_inside(folder, name, MOST_BYTES) as file:
+            digest, size = digest_of(file), os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise ReleaseError(f"{folder / name}: {error.strerror or 'cannot be read'}") from None
+    if name in TABLES and release.files.get(name) != digest:
+        return name, "not the one that the model vouches for", ""
+    return name, digest, f"{size:,}"

@@ -223,9 +223,16 @@ class FederatedSynthesizer:
         """The rows of `sample`, a part at a time: memory does not grow with their number."""
         return self.release.batches(rows, seed)
 
-    def save(self, folder: str | Path, *, rows: int | None = None, overwrite: bool = False) -> Path:
-        """Write the release as a folder."""
-        return self.release.save(folder, rows=rows, overwrite=overwrite)
+    def save(
+        self,
+        folder: str | Path,
+        *,
+        rows: int | None = None,
+        overwrite: bool = False,
+        safe_csv: bool = False,
+    ) -> Path:
+        """Write the release as a folder; see `Release.save`."""
+        return self.release.save(folder, rows=rows, overwrite=overwrite, safe_csv=safe_csv)
 
     def _plan(self, names: Sequence[str]) -> Plan:
         return Plan(sites=site_names(self._method, names), **self._terms)

@@ -8,6 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from heterofedsyn._arrays import Floats
+from heterofedsyn.errors import ReleaseError
+from heterofedsyn.marginals.statistics import Flat, Total
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique
 from heterofedsyn.synthesis.estimates import Estimates
@@ -22,6 +24,13 @@ class Consistency:
     """Weighted consistency across marginals that share an attribute, then norm-sub, in turns."""
 
     name: ClassVar[str] = "consistency"
+
+    def check(self, targets: Targets) -> None:
+        """Every attribute needs flat counts, and nothing but flat counts is understood."""
+        if not all(isinstance(found.statistic, Flat | Total) for found in targets.measurements):
+            raise ReleaseError("the model holds something else than totals and flat counts")
+        if any(single not in targets.marginals for single in targets.domain.singles()):
+            raise ReleaseError("the model does not count every column by itself")
 
     def estimate(self, targets: Targets) -> Estimates:
         """Flat marginals that agree, on the values themselves."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
-from heterofedsyn.marginals.statistics import Flat, Grouped, Haar
+from heterofedsyn.errors import ReleaseError, UsageError
+from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, haar_levels
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique
 from heterofedsyn.synthesis.consistency import norm_sub
@@ -49,6 +51,31 @@ class Denoising:
     spread: float = 0.9
     calm: float = 0.7
     edge: float = 0.05
+
+    def __post_init__(self) -> None:
+        for name, share in dataclasses.asdict(self).items():
+            if not 0 <= share <= 1:
+                raise UsageError(f"{name} ({share:g}) must be in 0..1")
+
+    def check(self, targets: Targets) -> None:
+        """Differences of every level or flat counts of every attribute, and pairs on one grid."""
+        levels: dict[str, set[int]] = {}
+        grid: dict[str, tuple[int, ...]] = {}
+        for measurement in targets.measurements:
+            statistic = measurement.statistic
+            if isinstance(statistic, Haar):
+                levels.setdefault(statistic.attributes[0], set()).add(statistic.level)
+            elif isinstance(statistic, Flat) and len(statistic.attributes) != 1:
+                raise ReleaseError("the model holds a pair that is on no grid")
+            elif isinstance(statistic, Grouped):
+                for name, own in zip(statistic.attributes, statistic.groups, strict=True):
+                    if grid.setdefault(name, own) != own:
+                        raise ReleaseError("the model's pairs are not on one grid")
+        for name, found in levels.items():
+            if len(found) != haar_levels(targets.domain.size(name)):
+                raise ReleaseError("the model does not hold every difference of a column")
+        if any({*own} != {*range(max(own) + 1)} for own in grid.values()):
+            raise ReleaseError("the model's grid has a group without values")
 
     def estimate(self, targets: Targets) -> Estimates:
         """1-ways over values, pairs over groups."""

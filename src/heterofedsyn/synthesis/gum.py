@@ -14,6 +14,9 @@ from heterofedsyn.schema import Clique, Domain, EncodedTable
 from heterofedsyn.synthesis.allocation import allocate
 from heterofedsyn.synthesis.targets import Targets
 
+MOST_PASSES = 1_000
+"""Alpha is 0.0002 by then. Whoever loads a release of somebody else's waits for all of them."""
+
 DECAY = 0.84
 DECAY_EVERY = 20
 """Alpha starts at 1 and shrinks by the factor after so many passes (PrivSyn's schedule)."""
@@ -32,8 +35,8 @@ class Gum:
     passes: int = 50
 
     def __post_init__(self) -> None:
-        if not 0 <= self.passes <= 10_000:
-            raise UsageError(f"passes ({self.passes}) must be in 0..10000")
+        if not 0 <= self.passes <= MOST_PASSES:
+            raise UsageError(f"passes ({self.passes}) must be in 0..{MOST_PASSES}")
 
     def synthesize(self, targets: Targets, rows: int, rng: np.random.Generator) -> EncodedTable:
         """Rows whose pairs are close to the reconciled targets."""

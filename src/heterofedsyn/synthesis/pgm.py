@@ -20,6 +20,12 @@ from heterofedsyn.synthesis.allocation import allocate, allocate_within
 from heterofedsyn.synthesis.estimates import Estimates
 from heterofedsyn.synthesis.targets import Targets
 
+MOST_ITERATIONS = 10_000
+MOST_CLIQUE = 2**20
+MOST_CELLS = 2**25
+"""Of one clique and of all together, since whoever loads a release of somebody else's does the
+work."""
+
 
 @dataclass(frozen=True)
 class Pgm:
@@ -40,10 +46,10 @@ class Pgm:
     largest: int = 100_000
 
     def __post_init__(self) -> None:
-        if not 1 <= self.iterations <= 100_000:
-            raise UsageError(f"iterations ({self.iterations}) must be in 1..100000")
-        if not 4 <= self.largest <= 2**28:
-            raise UsageError(f"largest ({self.largest}) must be in 4..{2**28}")
+        if not 1 <= self.iterations <= MOST_ITERATIONS:
+            raise UsageError(f"iterations ({self.iterations}) must be in 1..{MOST_ITERATIONS}")
+        if not 4 <= self.largest <= MOST_CLIQUE:
+            raise UsageError(f"largest ({self.largest}) must be in 4..{MOST_CLIQUE}")
         # Here, not when rows are drawn: by then a study would have spent its budget.
         if find_spec("mbi") is None:
             raise UsageError(
@@ -67,6 +73,12 @@ class Pgm:
             known = _FITTED.setdefault(estimates, {})
             if self not in known:
                 structure = self.structure(estimates)
+                cells = sum(map(structure.grid.cells, structure.maximal))
+                if cells > MOST_CELLS:
+                    raise UsageError(
+                        f"synthesizer pgm would need {cells:,} cells, more than {MOST_CELLS:,}; "
+                        "lower largest, or use synthesizer=tree"
+                    )
                 if structure.left_out:
                     said = structure.describe(self.largest)
                     warnings.warn(said, HeterofedsynWarning, stacklevel=3)

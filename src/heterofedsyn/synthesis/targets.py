@@ -31,6 +31,14 @@ class Rebuild(Protocol):
     name: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
+    def check(self, targets: Targets) -> None:
+        """Refuse measurements from which it cannot make estimates.
+
+        Raises:
+            ReleaseError: saying what is too much or missing.
+        """
+        ...
+
     def estimate(self, targets: Targets) -> Estimates:
         """Non-negative tables of one total that agree with each other."""
         ...

@@ -13,7 +13,7 @@ from heterofedsyn.schema import EncodedTable
 from heterofedsyn.synthesis.allocation import allocate, allocate_within
 from heterofedsyn.synthesis.estimates import Estimates
 from heterofedsyn.synthesis.forest import spanning_forest
-from heterofedsyn.synthesis.gum import run_pass
+from heterofedsyn.synthesis.gum import MOST_PASSES, run_pass
 from heterofedsyn.synthesis.targets import Targets
 
 JOINT_ROUNDS = 15
@@ -33,8 +33,8 @@ class Tree:
     polish: int = 1
 
     def __post_init__(self) -> None:
-        if not 0 <= self.polish <= 1_000:
-            raise UsageError(f"polish ({self.polish}) must be in 0..1000")
+        if not 0 <= self.polish <= MOST_PASSES:
+            raise UsageError(f"polish ({self.polish}) must be in 0..{MOST_PASSES}")
 
     def synthesize(self, targets: Targets, rows: int, rng: np.random.Generator) -> EncodedTable:
         """Rows drawn stratum by stratum, so that nothing varies more than it must."""

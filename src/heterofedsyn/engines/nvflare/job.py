@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -14,10 +15,12 @@ from typing import Any
 
 import msgspec
 
-from heterofedsyn._files import written_whole
+from heterofedsyn._files import open_inside, written_whole
 from heterofedsyn.engines.nvflare.progress import Progress
 from heterofedsyn.engines.nvflare.task import PROGRESS, PROGRESS_FILE, RELEASE, RESULT, TASK, pack
 from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.hub.release import FILES
+from heterofedsyn.hub.rows import MOST_BYTES
 from heterofedsyn.protocol import Study
 
 CONTROLLER = "heterofedsyn.engines.nvflare.controller.StudyController"
@@ -225,10 +228,13 @@ def read_progress(path: Path) -> Progress:
 
 
 def copy_release(found: Path, out: Path) -> None:
-    """The release of a result in its place, whole."""
+    """The release of a result in its place, whole: its files, no others and no links."""
     with written_whole(out) as partial:
-        for path in found.iterdir():
-            shutil.copyfile(path, partial / path.name)
+        for name in FILES:
+            if not os.path.lexists(found / name):
+                continue
+            with open_inside(found, name, MOST_BYTES) as source, (partial / name).open("wb") as to:
+                shutil.copyfileobj(source, to)
 
 
 def _text(value: Any) -> str:
