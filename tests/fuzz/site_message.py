@@ -82,7 +82,8 @@ class _Standing:
     def __init__(self) -> None:
         type(self)._made += 1
         place = folder("message") / str(self._made)
-        settings = make_site(place, study_epsilon=100.0, epsilon=100.0)
+        endless = {"refused_queries": 10**12, "refused_seconds": 1e12}
+        settings = make_site(place, study_epsilon=100.0, epsilon=100.0, **endless)
         # A row that does not fit: the steward hears how many there are, and not what they hold.
         with Path(settings.source).open("a") as file:
             file.write(f"{SECRET},v0,v0\n")

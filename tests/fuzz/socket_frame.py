@@ -65,7 +65,8 @@ class _Served:
 
     def __init__(self) -> None:
         place = folder("socket")
-        settings = make_site(place, study_epsilon=100.0, epsilon=100.0)
+        endless = {"refused_queries": 10**12, "refused_seconds": 1e12}
+        settings = make_site(place, study_epsilon=100.0, epsilon=100.0, **endless)
         with Path(settings.source).open("a") as file:
             file.write(f"{SECRET},v0,v0\n")
         approved_study(settings)
