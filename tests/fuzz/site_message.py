@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from agent_support import SCHEMA, FreshNoise, approved_study, ask, books_of, make_site, make_study
 from fuzz.law import SECRET, check_words, folder, lawful
@@ -82,7 +83,8 @@ class _Standing:
     def __init__(self) -> None:
         type(self)._made += 1
         place = folder("message") / str(self._made)
-        settings = make_site(place, study_epsilon=100.0, epsilon=100.0)
+        endless: dict[str, Any] = {"refused_queries": 10**12, "refused_seconds": 1e12}
+        settings = make_site(place, study_epsilon=100.0, epsilon=100.0, **endless)
         # A row that does not fit: the steward hears how many there are, and not what they hold.
         with Path(settings.source).open("a") as file:
             file.write(f"{SECRET},v0,v0\n")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from agent_support import FreshNoise, approved_study, books_of, make_site
 from fuzz import site_message
@@ -65,7 +66,8 @@ class _Served:
 
     def __init__(self) -> None:
         place = folder("socket")
-        settings = make_site(place, study_epsilon=100.0, epsilon=100.0)
+        endless: dict[str, Any] = {"refused_queries": 10**12, "refused_seconds": 1e12}
+        settings = make_site(place, study_epsilon=100.0, epsilon=100.0, **endless)
         with Path(settings.source).open("a") as file:
             file.write(f"{SECRET},v0,v0\n")
         approved_study(settings)
