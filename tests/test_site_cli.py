@@ -502,6 +502,8 @@ def test_scores_of_a_release_stay_in_a_private_marked_file(ready: Steward) -> No
     (ready.place / "out" / "synthetic.parquet").unlink()
     ready("evaluate", "out", "--out", "scores.json", "--only", "tvd")
     assert stat.S_IMODE((ready.place / "scores.json").stat().st_mode) == 0o600
+    (ready.place / "out" / "synthetic.parquet").symlink_to(rows)
+    assert "this is a link" in ready.refused("evaluate", "out", "--out", "linked.json", code=1)
 
 
 # WRONG USE

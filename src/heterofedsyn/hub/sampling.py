@@ -138,7 +138,8 @@ def write(
         writers: list[Callable[[pa.Table], None]] = []
         for table in tables:
             if not rows and csv is not None:
-                writer = stack.enter_context(_csv(csv, table.schema, safe=safe_csv))
+                shown = _defused(table.slice(0, 0)) if safe_csv else table
+                writer = stack.enter_context(_csv(csv, shown.schema))
                 writers.append(partial(_in_steps, writer, safe=safe_csv))
             if not rows and parquet is not None:
                 writers.append(stack.enter_context(_parquet(parquet, table.schema)).write_table)
@@ -156,10 +157,10 @@ def _in_steps(writer: pa.csv.CSVWriter, table: pa.Table, *, safe: bool) -> None:
         writer.write_table(_defused(part) if safe else part)
 
 
-def _csv(target: Path | IO[bytes], schema: pa.Schema, *, safe: bool) -> pa.csv.CSVWriter:
+def _csv(target: Path | IO[bytes], schema: pa.Schema) -> pa.csv.CSVWriter:
     import pyarrow.csv
 
-    return pyarrow.csv.CSVWriter(target, _defused(schema.empty_table()).schema if safe else schema)
+    return pyarrow.csv.CSVWriter(target, schema)
 
 
 def _defused(table: pa.Table) -> pa.Table:
