@@ -145,8 +145,9 @@ def _of_pandas(column: Any, kind: str) -> pa.Array | pa.ChunkedArray:
 def _loose_categories(column: Any) -> list[Any] | None:
     """The categories of a column, if they are Python objects."""
     categories = getattr(column.dtype, "categories", None)
-    is_loose = categories is not None and str(categories.dtype) == "object"
-    return categories.tolist() if is_loose and hasattr(column, "cat") else None
+    if categories is None or not hasattr(column, "cat") or str(categories.dtype) != "object":
+        return None
+    return list(categories)
 
 
 def _open_polars(frame: Any, kind: str) -> Source:
