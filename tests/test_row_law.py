@@ -143,7 +143,7 @@ def test_an_odd_row_changes_nothing_but_itself(tmp_path: Path, kind: str, unit: 
     before = encode_through(kind, columns(ROWS), SCHEMA, next(places), unit=unit)
     assert before.rows_dropped == 0
     for number, cell in enumerate(ODD_CELLS):
-        for column in ROWS[0] if kind == "pandas" else ["ward"]:
+        for column in ROWS[0] if kind == "pandas" and number % 5 == 0 else ["ward"]:
             odd = ROWS[0] | {"person": "another", column: cell}
             at = (0, 10, 20)[number % 3]
             rows = [*ROWS[:at], odd, *ROWS[at:]]

@@ -291,3 +291,8 @@ def test_a_relation_in_which_a_row_pushes_out_another_is_refused() -> None:
     assert "push out another" in refusal(connection.from_arrow(table).limit(2))
     assert "push out another" in refusal(connection.sql("SELECT * FROM range(9) USING SAMPLE 2"))
     assert rows(connection.from_arrow(table).filter("a > 1")) == 2
+
+
+@pytest.mark.parametrize("place", ["spark:", "postgresql://127.0.0.1:9/clinic#"])
+def test_a_server_is_not_asked_for_what_is_refused(place: str) -> None:
+    assert "push out another" in refusal(f"{place}SELECT age FROM stays LIMIT 2")

@@ -145,10 +145,9 @@ def _of_pandas(column: Any, kind: str) -> pa.Array | pa.ChunkedArray:
 def _loose_categories(column: Any) -> list[Any] | None:
     """The categories of a column, if they are Python objects."""
     categories = getattr(column.dtype, "categories", None)
-    if categories is None or str(categories.dtype) != "object" or not hasattr(column, "cat"):
+    if categories is None or not hasattr(column, "cat") or str(categories.dtype) != "object":
         return None
-    loose: list[Any] = categories.tolist()
-    return loose
+    return list(categories)
 
 
 def _open_polars(frame: Any, kind: str) -> Source:
