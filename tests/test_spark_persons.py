@@ -14,7 +14,11 @@ from spark_support import cluster, local_files, needs_java
 
 __all__ = ["cluster", "local_files"]
 
-pytestmark = [pytest.mark.slow, needs_java]
+pytestmark = [
+    pytest.mark.slow,
+    needs_java,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyspark leaves its sockets to chance
+]
 
 
 def test_nobody_is_at_two_sites_if_spark_holds_one_of_them(cluster: SparkSession) -> None:
