@@ -104,7 +104,7 @@ def test_no_file_counts_twice_in_any_command(desk: Desk, case: str) -> None:
         pytest.param(lambda table: table, id="arrow"),
         pytest.param(lambda table: table.to_pandas(), id="pandas"),
         pytest.param(pl.from_arrow, id="polars"),
-        pytest.param(lambda table: pl.DataFrame(table).lazy(), id="lazy"),
+        pytest.param(lambda table: pl.DataFrame(pl.from_arrow(table)).lazy(), id="lazy"),
         pytest.param(duckdb.from_arrow, id="duckdb"),
         pytest.param(open_source, id="source"),
         pytest.param(lambda table: table.to_reader(), id="stream"),

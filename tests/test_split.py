@@ -65,7 +65,7 @@ def test_the_same_seed_gives_the_same_sites(kind: str) -> None:
     assert [numbers(table) for table in first] != [numbers(table) for table in other]
 
 
-def plus(whole: Encoded, number: int, label: int, unit: int | None = None) -> Encoded:
+def plus(whole: Encoded, number: int, label: int, unit: int = 0) -> Encoded:
     """The same rows and one more at the end."""
     table = whole.table
     row = np.array([[number // 200], [number % 200], [label]])
@@ -93,7 +93,7 @@ def test_one_more_is_one_row_more_at_one_site_whatever_its_label(
     rows: int, sites: int, kind: str, people: int | None, label: int, seed: int
 ) -> None:
     whole = encoded(rows, seed, people)
-    more = plus(whole, 39_999, label, None if people is None else people)
+    more = plus(whole, 39_999, label, people or 0)
     found = changed(cut(whole, sites, kind, seed), cut(more, sites, kind, seed))
     assert sorted(found) == [[]] * (sites - 1) + [[39_999]]
 
