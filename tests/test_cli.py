@@ -589,6 +589,17 @@ def test_without_a_number_the_noisy_total_is_drawn(desk: Desk, release: Path) ->
     assert len(desk.out.splitlines()) == 1 + load(release).run.noisy_total
 
 
+def test_a_few_bytes_do_not_have_millions_of_rows_drawn_unasked(
+    desk: Desk, release: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = load(release).run.noisy_total
+    monkeypatch.setattr("heterofedsyn.cli.sample.MOST_UNASKED", total - 1)
+    assert desk.run("sample", release) == 2
+    assert "--rows" in desk.err
+    assert not desk.out
+    assert desk.run("sample", release, "--rows", total) == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -10,11 +10,17 @@ import typer
 from heterofedsyn.cli._options import SafeCsv, check_file
 from heterofedsyn.errors import UsageError
 
+MOST_UNASKED = 10_000_000
+"""Rows that are drawn without being asked for: a few bytes from a stranger can tell of more."""
+
 
 def sample(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A release folder.")],
     rows: Annotated[
-        int | None, typer.Option(help="How many rows; the noisy total unless given.")
+        int | None,
+        typer.Option(
+            help="How many rows; the noisy total unless given, if that is at most 10 million."
+        ),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="The same seed gives the same rows; harmless.")
@@ -39,6 +45,11 @@ def sample(
     if safe_csv and out is not None and out.suffix != ".csv":
         raise UsageError(f"--safe-csv is for CSV, and {out} is none; leave it out")
     release = load(folder)
+    if rows is None and release.run.noisy_total > MOST_UNASKED:
+        raise UsageError(
+            f"the release tells of {release.run.noisy_total:,} records; say how many rows to draw "
+            "with --rows"
+        )
     drawn = release.batches(rows, seed)
     watch = pace("drawing")
     if out is None:

@@ -189,10 +189,9 @@ class Encoder:
         self._misfits.update({n: int(np.count_nonzero(~f)) for n, f in fitting.items()})
         fits = np.logical_and.reduce(list(fitting.values()))
         self._rows_dropped += batch.num_rows - int(np.count_nonzero(fits))
-        if not fits.all():
-            codes = np.compress(fits, codes, axis=1)
-            identities = None if identities is None else identities.filter(fits)
-        return codes, identities
+        # Also where all fit: a hub that waits for the rows to be read must not see whether they do.
+        codes = np.compress(fits, codes, axis=1)
+        return codes, None if identities is None else identities.filter(fits)
 
 
 def encode(
