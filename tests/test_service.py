@@ -548,9 +548,7 @@ def test_without_an_agent_the_answer_is_unavailable(place: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as deaf:
         deaf.bind(str(settings.socket))
         deaf.listen(1)
-        started = time.monotonic()
         assert reason_of(settings, b"anybody?", 0.3) is Reason.UNAVAILABLE
-        assert time.monotonic() - started < 10
     long = place / ("x" * 200)
     with pytest.raises(Refused, match="too long"):
         ask(long, b"anybody?", 1)

@@ -46,8 +46,8 @@ from heterofedsyn.site import schedule
 from heterofedsyn.site.agent import Agent, Reason, Refused
 from heterofedsyn.site.consent import recorded
 from heterofedsyn.site.receipt import issue, make_key
-from heterofedsyn.site.schedule import on_tick, propose
-from heterofedsyn.site.settings import SiteSettings
+from heterofedsyn.site.schedule import on_tick
+from heterofedsyn.site.settings import SiteSettings, propose
 from heterofedsyn.site.site import Desk, Price
 from site_support import NOW
 from support import as_schema, dependent_table, make_plan

@@ -29,9 +29,8 @@ from heterofedsyn.protocol import Part, Query, encode
 from heterofedsyn.schema import EncodedTable, Schema
 from heterofedsyn.schema.columns import IntegerColumn
 from heterofedsyn.schema.table import decode
-from heterofedsyn.site.schedule import propose
 from heterofedsyn.site.service import Service, ask
-from heterofedsyn.site.settings import SETTINGS
+from heterofedsyn.site.settings import SETTINGS, propose
 
 SCHEMA = Schema(
     tuple(

@@ -81,7 +81,10 @@ def init(
     ] = None,
     unit: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Column that identifies a person, if rows do not."),
+        typer.Option(
+            metavar="COLUMN",
+            help="Column that identifies a person, if rows do not; the ledger keeps it for life.",
+        ),
     ] = None,
     rows: Annotated[
         int | None,
@@ -96,8 +99,7 @@ def init(
     """
     from heterofedsyn._files import check_place
     from heterofedsyn.site.founding import found_site
-    from heterofedsyn.site.schedule import propose
-    from heterofedsyn.site.settings import SiteSettings, group_of
+    from heterofedsyn.site.settings import SiteSettings, group_of, propose
     from heterofedsyn.sources import anchored
 
     check_place(folder)

@@ -52,7 +52,10 @@ def new(
     ] = None,
     patience: Annotated[
         float,
-        typer.Option(help="Seconds a round may take at a site, beyond what its noise needs."),
+        typer.Option(
+            help="Seconds a round may take at a site, its ticks and the turns of other studies "
+            "included, beyond what its noise needs."
+        ),
     ] = 60.0,
     most_rows: Annotated[
         int,

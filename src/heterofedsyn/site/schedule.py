@@ -27,15 +27,3 @@ def on_tick(seconds: float) -> Iterator[None]:
         if seconds > 0:
             ticks = math.floor((time.monotonic() - begun) / seconds) + 1
             time.sleep(max(0.0, begun + ticks * seconds - time.monotonic()))
-
-
-def propose(rows: int) -> int:
-    """How many rows a steward may declare: above twice as many, with one digit that is not 0.
-
-    >>> propose(0), propose(3_797), propose(100_000), propose(30_000)
-    (1000, 10000, 500000, 100000)
-    """
-    size = 1_000
-    while size <= 2 * rows:
-        size = size * 5 // 2 if str(size)[0] == "2" else size * 2
-    return size

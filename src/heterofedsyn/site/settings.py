@@ -279,6 +279,18 @@ def group_of(user: str) -> str:
         raise UsageError(f"user {user!r} has no group of its own; name one with --group") from None
 
 
+def propose(rows: int) -> int:
+    """How many rows a steward may declare: above twice as many, with one digit that is not 0.
+
+    >>> propose(0), propose(3_797), propose(100_000), propose(30_000)
+    (1000, 10000, 500000, 100000)
+    """
+    size = 1_000
+    while size <= 2 * rows:
+        size = size * 5 // 2 if str(size)[0] == "2" else size * 2
+    return size
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What stands in the file."""
 
@@ -302,26 +314,15 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     def settings(self, folder: Path) -> SiteSettings:
         """The settings of the site in this folder."""
-        return SiteSettings(
-            folder=Path(os.path.realpath(folder)),
-            name=self.name,
-            schema=Path(self.schema),
-            source=self.source,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            study_epsilon=self.study_epsilon,
-            anchor=Path(self.anchor),
-            socket=Path(self.socket),
-            engine=str(self.engine),
-            group=str(self.group),
-            unit=self.unit,
-            rows=self.rows,
-            tick=self.tick,
-            least_rho=self.least_rho,
-            study_bytes=self.study_bytes,
-            refused_queries=self.refused_queries,
-            refused_seconds=self.refused_seconds,
-        )
+        others = {
+            "folder": Path(os.path.realpath(folder)),
+            "schema": Path(self.schema),
+            "anchor": Path(self.anchor),
+            "socket": Path(self.socket),
+            "engine": str(self.engine),
+            "group": str(self.group),
+        }
+        return SiteSettings(**msgspec.structs.asdict(self) | others)
 
 
 def _number(kind: str, name: str, find: Callable[[str], int]) -> int:
