@@ -33,6 +33,9 @@ class Gate:
             time.sleep(0.05)
         return self._agent.answer(message)
 
+    def close(self) -> None:
+        self._agent.close()
+
 
 def log(text: str) -> None:
     print(text, flush=True)

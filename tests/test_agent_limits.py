@@ -36,6 +36,7 @@ from heterofedsyn.site.agent import Agent, Reason, Refused
 from heterofedsyn.site.books import Books
 from heterofedsyn.site.consent import approve
 from heterofedsyn.site.settings import LEAST_RHO, STUDY_BYTES, SiteSettings
+from heterofedsyn.site.turns import Turns
 from support import categories, make_plan
 
 SCHEMA = categories(60, 64)
@@ -156,10 +157,10 @@ def test_refused_queries_end_a_study_and_no_other(
             assert site.reply(ask(study, Flat(("a7",)), label=f"{i}")) is Reason.MALFORMED
         with monkeypatch.context() as patched:
 
-            def unread(message: bytes) -> Query:
+            def unread(message: bytes, kind: type[Query]) -> Query:
                 raise AssertionError("a query was read")
 
-            patched.setattr(agent_module, "read_query", unread)
+            patched.setattr(agent_module, "decode", unread)
             for message in (first, ask(study, Flat(("a7",)))):
                 with pytest.raises(Refused, match="5 queries of study") as caught:
                     site.agent.answer(message)
@@ -271,6 +272,80 @@ def test_a_study_with_many_queries_leaves_room_for_others_to_wait(
         heard = [one.result(60) for one in asked]
     assert [isinstance(one, Answer) for one in heard] == [True] * 4 + [False] * 3
     assert set(heard[4:]) == {Reason.UNAVAILABLE}
+
+
+@pytest.mark.parametrize("lowered", [False, True], ids=["at the start", "by the settings"])
+def test_a_study_that_asked_too_much_in_vain_waits_for_no_turn(
+    tmp_path: Path, lowered: bool
+) -> None:
+    gate = Gate()
+    site = Site(tmp_path, gate, refused_queries=100 if lowered else 1)
+    with site.books, ThreadPoolExecutor(2) as pool:
+        study, other = site.study(), site.study(seed=9)
+        assert site.reply(ask(study, Flat(("a7",)))) is Reason.MALFORMED
+        if lowered:
+            site.rewrite(refused_queries=1)
+        try:
+            first = pool.submit(site.reply, ask(other, Total()))
+            assert gate.begun.wait(60)
+            refused = pool.submit(site.reply, ask(study, Total()))
+            assert refused.result(20) is Reason.UNAVAILABLE
+            assert not first.done()
+        finally:
+            gate.free.set()
+        assert isinstance(first.result(60), Answer)
+
+
+class Interrupted(Exception):
+    """Something that ends a wait."""
+
+
+class Interrupting(threading.Condition):
+    """Ends a wait, before or after its turn came."""
+
+    def __init__(self, late: bool) -> None:
+        super().__init__()
+        self.late = late
+        self.tries = 0
+
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+        self.tries += 1
+        if self.tries == 2:
+            if self.late:
+                super().wait_for(predicate, timeout)
+            raise Interrupted
+        return super().wait_for(predicate, timeout)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before its turn", "as its turn comes"])
+def test_a_wait_that_was_interrupted_holds_up_nobody(late: bool) -> None:
+    turns = Turns(5)
+    turns._change = Interrupting(late)
+    held, free = threading.Event(), threading.Event()
+
+    def take(study: str) -> str:
+        with turns.of(study):
+            held.set()
+            assert free.wait(60)
+            return study
+
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(take, "first")
+        assert held.wait(60)
+        interrupted = pool.submit(take, "interrupted")
+        until(lambda: interrupted.done() or turns._waiting == 1)
+        others = [pool.submit(take, "interrupted"), pool.submit(take, "other")]
+        until(lambda: turns._waiting >= 2)
+        free.set()
+        with pytest.raises(Interrupted):
+            interrupted.result(20)
+        try:
+            heard = [one.result(20) for one in (first, *others)]
+        finally:
+            turns.close()  # else what is stuck would be waited for
+    assert heard == ["first", "interrupted", "other"]
+    assert not turns._busy
+    assert not turns._waiting
 
 
 # Memory before consent

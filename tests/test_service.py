@@ -24,7 +24,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import UsageError
+from heterofedsyn.privacy.noise import Calibration
 from heterofedsyn.protocol import Answer, decode
 from heterofedsyn.protocol.limits import MOST_QUERY_BYTES
 from heterofedsyn.site.agent import Agent, Reason, Refused
@@ -69,6 +71,22 @@ class Echo:
             raise ValueError("the secret value of a record")
         self.free.wait(30)
         return message * self.times
+
+    def close(self) -> None:
+        """Nobody waits for a turn here."""
+
+
+class Refusing:
+    """Says to all why, by the one reason that it is given or by that which they ask for."""
+
+    def __init__(self, reason: Reason | None = None) -> None:
+        self.reason = reason
+
+    def answer(self, message: bytes) -> bytes:
+        raise Refused(self.reason or Reason(message.decode()), "for the steward alone")
+
+    def close(self) -> None:
+        """Nobody waits for a turn here."""
 
 
 def write_settings(settings: SiteSettings) -> None:
@@ -525,13 +543,9 @@ def test_an_unforeseen_error_tells_the_hub_nothing_and_the_log_no_value(place: P
 def test_a_refusal_is_one_of_four_words_and_not_a_byte_more(
     place: Path, reason: Reason, word: int
 ) -> None:
-    class Refusing:
-        def answer(self, message: bytes) -> bytes:
-            raise Refused(reason, "for the steward alone")
-
     settings = make_settings(place)
     said: list[str] = []
-    with serving(Refusing(), settings, said.append):
+    with serving(Refusing(reason), settings, said.append):
         with pytest.raises(Refused) as refused:
             ask(settings.socket, b"please", 10)
         assert said_to(settings, b"please") == bytes([word]) + LENGTH.pack(0)
@@ -580,6 +594,85 @@ def test_who_asked_before_the_end_is_answered_and_half_open_connections_are_not_
             assert asked.result() == b"in time"
             thread.join(10)
             assert not thread.is_alive()
+
+
+class Gate:
+    """Noise that is drawn once it may be."""
+
+    simulated = True
+
+    def __init__(self) -> None:
+        self.begun, self.free = threading.Event(), threading.Event()
+
+    def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
+        self.begun.set()
+        assert self.free.wait(60)
+        return np.zeros(integers, dtype=np.int64)
+
+
+def test_at_the_end_who_has_the_turn_is_answered_and_who_waits_is_refused_and_charged_nothing(
+    place: Path,
+) -> None:
+    settings = make_site(place)
+    study = approved_study(settings)
+    gate, said = Gate(), list[str]()
+    first, *others = (make_message(study, number, 0.01) for number in range(6))
+    with (
+        Books.open(settings.folder, settings.anchor) as books,
+        ThreadPoolExecutor(6) as pool,
+        Service(
+            agent := Agent(settings, books, noise=gate, log=lambda line: None),
+            settings,
+            log=said.append,
+        ) as service,
+    ):
+        thread = threading.Thread(target=service.run)
+        thread.start()
+        try:
+            asked = pool.submit(ask, settings.socket, first, 60)
+            assert gate.begun.wait(60)
+            waiting = [pool.submit(ask, settings.socket, message, 60) for message in others]
+            until(lambda: agent._turns._waiting == len(others))
+            service.stop()
+            for one in waiting:  # while the first is still being answered
+                with pytest.raises(Refused) as refused:
+                    one.result(30)
+                assert refused.value.reason is Reason.UNAVAILABLE
+            assert not asked.done()
+            with pytest.raises(Refused, match="the agent stops"):
+                agent.answer(others[0])
+        finally:
+            gate.free.set()
+            service.stop()
+        assert decode(asked.result(30), Answer).site == "elmwood"
+        thread.join(30)
+        assert not thread.is_alive()
+    account = Books.read(settings.folder, settings.anchor)
+    assert [charged.label for charged in account.charges] == ["question 0"]
+    assert sum("the agent stops" in line for line in said) == len(others)
+
+
+def test_an_answer_that_waits_for_its_tick_leaves_before_the_end(place: Path) -> None:
+    settings = make_site(place, tick=4.0)
+    study = approved_study(settings)
+    with (
+        Books.open(settings.folder, settings.anchor) as books,
+        ThreadPoolExecutor(1) as pool,
+        Service(
+            Agent(settings, books, log=lambda line: None),
+            settings,
+            log=lambda line: None,
+            stop_seconds=2.0,
+        ) as service,
+    ):
+        thread = threading.Thread(target=service.run)
+        thread.start()
+        asked = pool.submit(ask, settings.socket, make_message(study, 1, 0.1), 60)
+        until(lambda: bool(books.account.answers))
+        service.stop()
+        thread.join(30)
+        assert not service.busy, "what was charged and is ready was left behind"
+        assert decode(asked.result(30), Answer).site == "elmwood"
 
 
 @pytest.mark.thorough
@@ -691,10 +784,6 @@ def test_a_log_has_a_rate_and_says_what_it_left_out(place: Path) -> None:
     settings = make_settings(place)
     said: list[str] = []
 
-    class Refusing:
-        def answer(self, message: bytes) -> bytes:
-            raise Refused(Reason(message.decode()), "for the steward alone")
-
     with serving(Refusing(), settings, said.append):
         for _ in range(2 * MOST_LINES):
             assert reason_of(settings, b"malformed") is Reason.MALFORMED
@@ -702,6 +791,32 @@ def test_a_log_has_a_rate_and_says_what_it_left_out(place: Path) -> None:
     assert sum("refused (malformed): for the steward" in line for line in said) == MOST_LINES
     assert sum("refused (over the cap): for the steward" in line for line in said) == 1
     assert f"{MOST_LINES} more lines of this kind were left out: refused (malformed)" in said
+
+
+def test_every_line_that_an_agent_left_out_is_said_by_its_end(place: Path) -> None:
+    settings = make_site(place, tick=0.0)
+    study = approved_study(settings)
+    message = make_message(study, 1, 0.5)
+    many = MOST_LINES + 10
+    agent = subprocess.Popen(
+        [sys.executable, "-m", "heterofedsyn", "site", "serve", "--folder", str(settings.folder)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with agent:
+        try:
+            until(settings.socket.exists)
+            for _ in range(many):
+                ask(settings.socket, message, 60)
+            agent.terminate()
+            _, said = agent.communicate(timeout=60)
+        finally:
+            agent.kill()
+    lines = said.splitlines()
+    assert "stopped" in lines[-1]
+    for kind, word in (("answered", "answered query"), ("sent", "Z sent ")):
+        left_out = [line.split()[1] for line in lines if line.endswith(f"left out: {kind}")]
+        assert sum(word in line for line in lines) + sum(map(int, left_out)) == many
 
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.sampled_from("abc")), max_size=2_000))

@@ -345,6 +345,27 @@ def test_an_agent_holds_its_turn_until_a_reply_leaves_also_a_refusal(
     assert held == [True] * 3
 
 
+def test_a_study_that_asked_too_much_in_vain_takes_no_tick_and_hears_so_on_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = make_site(tmp_path, tick=3.0, refused_queries=1)
+    study = approved_study(settings)
+    clock = Clock()
+    monkeypatch.setattr(schedule, "time", clock)
+    counted: list[int] = []
+    with books_of(settings) as books:
+        agent = Agent(settings, books, noise=FreshNoise(), log=lambda _: None)
+        refusals = agent._refused
+        # A second query must not tell when the work for the first ended.
+        clock.before_sleep = lambda: counted.append(refusals[study.fingerprint].queries)
+        for reason in [Reason.MALFORMED] + [Reason.UNAVAILABLE] * 5:
+            with pytest.raises(Refused) as refused:
+                agent.answer(ask(study, Total(), share=2.0))
+            assert refused.value.reason is reason
+    assert clock.slept == [3.0]
+    assert counted == [0]
+
+
 def test_a_site_without_ticks_or_a_declared_size_is_remarked_on(tmp_path: Path) -> None:
     settings = make_site(tmp_path)
     usual = len(settings.remarks)

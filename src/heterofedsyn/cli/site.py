@@ -8,7 +8,7 @@ import pwd
 import signal
 import stat
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -277,6 +277,7 @@ def serve(folder: Folder = HERE) -> None:
     from heterofedsyn.site.agent import Agent
     from heterofedsyn.site.books import Books
     from heterofedsyn.site.consent import check_unit
+    from heterofedsyn.site.log import PacedLog
     from heterofedsyn.site.selfcheck import self_check
     from heterofedsyn.site.service import Service
 
@@ -287,16 +288,19 @@ def serve(folder: Folder = HERE) -> None:
             f"{settings.folder} has mode {mode:04o}; nobody but the agent's user may look into it: "
             f"chmod 700 {settings.folder}"
         )
-    with Books.open(settings.folder, settings.anchor) as books:
+    with (
+        closing(PacedLog(_log)) as log,
+        Books.open(settings.folder, settings.anchor) as books,
+    ):
         check_unit(settings, books.account)
         for remark in settings.remarks:
             _log(remark)
         os.umask(0o077)
-        agent = Agent(settings, books, log=_log)
+        agent = Agent(settings, books, log=log)
         agent.prepare()
         for line in self_check(settings, books, agent.noise):
             _log(line)
-        with Service(agent, settings, log=_log) as service:
+        with Service(agent, settings, log=log) as service:
             for number in (signal.SIGINT, *endings()):
                 signal.signal(number, lambda *_: service.stop())
             spent, cap = books.account.spent.rho, settings.cap.rho

@@ -22,7 +22,7 @@ from heterofedsyn.errors import (
 )
 from heterofedsyn.marginals.counts import Counts
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise
-from heterofedsyn.protocol.messages import study_of
+from heterofedsyn.protocol.messages import Query, decode, study_of
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.schema import Schema
@@ -38,8 +38,8 @@ from heterofedsyn.site.log import PacedLog
 from heterofedsyn.site.reading import count
 from heterofedsyn.site.schedule import on_tick
 from heterofedsyn.site.settings import Limits, SiteSettings
-from heterofedsyn.site.site import Desk, Price, read_query
-from heterofedsyn.site.turns import Crowded, Turns
+from heterofedsyn.site.site import Desk, Price
+from heterofedsyn.site.turns import SentAway, Turns
 from heterofedsyn.sources import open_source
 
 MOST_QUERIES = 4096
@@ -83,7 +83,8 @@ class Agent:
     Args:
         noise: from the operating system; only a test may pass another, and no file, option or
             environment variable can.
-        log: takes lines for the steward; no value of a record is ever in one.
+        log: takes lines for the steward; no value of a record is ever in one. What is paced may be
+            left out, so whoever gives a paced log closes it.
     """
 
     def __init__(
@@ -92,13 +93,13 @@ class Agent:
         books: Books,
         *,
         noise: NoiseSource = SecureNoise(),
-        log: Callable[[str], None],
+        log: Callable[[str], None] | PacedLog,
     ) -> None:
         self._settings = settings
         self._books = books
         self._noise = noise
-        self._log = log
-        self._paced = PacedLog(log)
+        self._paced = PacedLog.of(log)
+        self._log = self._paced.write
         self._refused: dict[str, _Refusals] = {}
         self._tables: OrderedDict[tuple[str, str | None, int], Counts] = OrderedDict()
         self._turns = Turns(MOST_WAITING)
@@ -116,11 +117,14 @@ class Agent:
         """
         try:
             study = study_of(message)
-            consent_folder(self._settings, study)  # who has none waits for no turn
+            # Who has no consent, or asked too much in vain, waits for no turn and takes none.
+            consent_folder(self._settings, study)
+            refused = self._refused.setdefault(study, _Refusals())
+            refused.check(study, self._limits(self._settings.again()))
             # One query at a time: two that fit alone must not both be answered if they do not
             # together.
             with self._turns.of(study):
-                return self._in_turn(study, message)
+                return self._in_turn(study, message, refused)
         except Exception as error:
             raise _refusal(error) from None
 
@@ -133,35 +137,36 @@ class Agent:
         with self._turns.of(""):
             self._read(self._settings.public, self._settings.unit, 1, strict=True)
 
-    def _in_turn(self, study: str, message: bytes) -> bytes:
+    def close(self) -> None:
+        """Answer nobody any more but whose turn it is; who waits is told so at once."""
+        self._turns.close()
+
+    def _in_turn(self, study: str, message: bytes, refused: _Refusals) -> bytes:
         """The answer, unless too much work came to nothing before; counts what does."""
-        now = self._settings_now()
-        limits = self._settings.limits.strictest(now.limits)
-        # The turn lasts until the reply leaves: a second query must not tell when the first ended.
-        with on_tick(max(self._settings.tick, now.tick)):
-            refused = self._refused.setdefault(study, _Refusals())
-            refused.check(study, limits)
-            begun = time.monotonic()
-            try:
-                return self._answer(message, now, limits)
-            except BaseException:
-                refused.queries += 1
-                refused.seconds += time.monotonic() - begun
-                raise
-
-    def _settings_now(self) -> SiteSettings:
-        """The settings as they are on disk: what is stricter in them holds at once.
-
-        Raises:
-            Refused: as unavailable, if they cannot be read; the old ones may be looser.
-        """
+        now = self._settings.again()  # the wait may have been long
+        limits = self._limits(now)
+        refused.check(study, limits)
+        worked = 0.0
         try:
-            return SiteSettings.load(self._settings.folder)
-        except Exception as error:
-            raise Refused(Reason.UNAVAILABLE, _words(error)) from None
+            # The turn lasts until the reply leaves: a second query must not tell when the first
+            # ended. Nor may it tell by being over a quota, so what was refused is counted then.
+            with on_tick(max(self._settings.tick, now.tick)):
+                begun = time.monotonic()
+                try:
+                    return self._answer(message, now, limits)
+                finally:
+                    worked = time.monotonic() - begun
+        except BaseException:
+            refused.queries += 1
+            refused.seconds += worked
+            raise
+
+    def _limits(self, now: SiteSettings) -> Limits:
+        """What held at the start and what stands in the settings now, whichever is stricter."""
+        return self._settings.limits.strictest(now.limits)
 
     def _answer(self, message: bytes, now: SiteSettings, limits: Limits) -> bytes:
-        query = read_query(message)
+        query = decode(message, Query)
         account = self._books.account
         study, consent = approved(self._settings, query.study, account)
         # What was decided at the start and what stands in the settings now must both allow it.
@@ -315,8 +320,8 @@ def _refusal(error: Exception) -> Refused:
     match error:
         case Refused():
             return error
-        case Crowded():
-            return Refused(reason, "too many queries of one study wait for their turn")
+        case SentAway():
+            return Refused(reason, str(error))
         case NotApproved():
             reason = Reason.NOT_APPROVED
         case BudgetExceeded():

@@ -15,17 +15,22 @@ SPELL_SECONDS = 60.0
 class PacedLog:
     """Writes so many lines of each kind in a minute; those left out are counted, and that is said.
 
-    Args:
-        write: takes the lines that are written.
+    Attributes:
+        write: takes the lines that are written; who calls it is not paced.
     """
 
     def __init__(
         self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._write = write
+        self.write = write
         self._clock = clock
         self._turn = Lock()
         self._spells: dict[str, _Spell] = {}
+
+    @classmethod
+    def of(cls, log: Callable[[str], None] | PacedLog) -> PacedLog:
+        """A log that is paced, or one that paces it."""
+        return log if isinstance(log, PacedLog) else cls(log)
 
     def __call__(self, kind: str, text: str) -> None:
         """Write a line of this kind, or count it; there are few kinds, and no hub names one."""
@@ -38,9 +43,9 @@ class PacedLog:
                 spell = self._spells[kind] = _Spell(now + SPELL_SECONDS)
             written = spell.take()
         if over:
-            self._write(_left_out(kind, over))
+            self.write(_left_out(kind, over))
         if written:
-            self._write(text)
+            self.write(text)
 
     def close(self) -> None:
         """Say what was left out and not yet said."""
@@ -48,7 +53,7 @@ class PacedLog:
             spells, self._spells = self._spells, {}
         for kind, spell in spells.items():
             if spell.left_out:
-                self._write(_left_out(kind, spell.left_out))
+                self.write(_left_out(kind, spell.left_out))
 
 
 class _Spell:

@@ -23,6 +23,7 @@ from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.protocol.limits import MOST_ANSWER_BYTES, MOST_INTEGERS, MOST_QUERY_BYTES
 from heterofedsyn.site.agent import Reason, Refused
 from heterofedsyn.site.log import PacedLog
+from heterofedsyn.site.schedule import MOST_TICK
 from heterofedsyn.site.settings import SiteSettings
 
 MOST_CONNECTIONS = 64
@@ -36,7 +37,8 @@ REQUEST_SECONDS = 30.0
 """In which a request must have come, and then again its answer must have been taken."""
 
 STOP_SECONDS = 60.0
-"""That answers which are being made may still take once the service was told to stop."""
+"""That answers which are being made may still take once the service was told to stop; they leave at
+the next tick."""
 
 FOLDER_MODE = 0o750
 SOCKET_MODE = 0o660
@@ -56,6 +58,10 @@ class Answering(Protocol):
         """The answer to a query, or `Refused`; called from several threads at once."""
         ...
 
+    def close(self) -> None:
+        """Refuse all queries that are not yet being answered."""
+        ...
+
 
 class Service:
     """Answers on a socket until it is told to stop; a context, in which `run` does the work."""
@@ -65,7 +71,7 @@ class Service:
         agent: Answering,
         settings: SiteSettings,
         *,
-        log: Callable[[str], None],
+        log: Callable[[str], None] | PacedLog,
         request_seconds: float = REQUEST_SECONDS,
         stop_seconds: float = STOP_SECONDS,
     ) -> None:
@@ -75,7 +81,7 @@ class Service:
         self._group = settings.group_id
         self._askers = settings.askers
         self._settings = settings
-        self._log = PacedLog(log)
+        self._log = PacedLog.of(log)
         self._request_seconds, self._stop_seconds = request_seconds, stop_seconds
         self._room = _Room(MOST_WAITING_BYTES, "too many large requests at once")
         self._unread = _Room(
@@ -184,12 +190,16 @@ class Service:
         self._log.close()
 
     def _end(self) -> None:
-        """Nobody new may ask, and who asked is answered, if that takes no longer than agreed."""
+        """Nobody new may ask, and what is being answered is, if it takes no longer than agreed.
+
+        Who waits for a turn would use up that time, and was charged nothing yet: it is refused.
+        """
         if self._listener is not None:
             self._listener.close()
             self._listener = None
             self._remove()
-        until = time.monotonic() + self._stop_seconds
+        self._agent.close()
+        until = time.monotonic() + self._stop_seconds + self._tick()
         with self._turn:
             waiting = list(self._threads)
             for connection in self._asking:  # whose query has not come yet
@@ -197,6 +207,13 @@ class Service:
                     connection.shutdown(socket.SHUT_RDWR)
         for thread in waiting:
             thread.join(max(0.0, until - time.monotonic()))
+
+    def _tick(self) -> float:
+        """The longest that a reply which is ready may have to wait."""
+        try:
+            return max(self._settings.tick, self._settings.again().tick)
+        except HeterofedsynError:
+            return MOST_TICK
 
     def _remove(self) -> None:
         """Remove the socket if it is still the one that was made here."""
@@ -282,7 +299,7 @@ class Service:
             Refused: as unavailable if the settings cannot be read.
         """
         try:
-            allowed = SiteSettings.load(self._settings.folder).askers
+            allowed = self._settings.again().askers
         except HeterofedsynError as error:
             raise Refused(Reason.UNAVAILABLE, str(error)) from None
         if user not in allowed:

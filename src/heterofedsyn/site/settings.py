@@ -178,6 +178,14 @@ class SiteSettings:
                 f"{path}: these are no settings of a site: a number is too long"
             ) from None
 
+    def again(self) -> SiteSettings:
+        """The settings as they are on disk now, by which a site may have become stricter.
+
+        Raises:
+            UsageError: if they cannot be read; nobody is answered then, as these may be looser.
+        """
+        return SiteSettings.load(self.folder)
+
     def to_toml(self) -> str:
         """The settings as TOML; `load` gives them back."""
         values = {key: value for key, value in asdict(self).items() if key != "folder"}

@@ -8,15 +8,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Condition
 
+_NO_ROOM = "too many queries of one study wait for their turn"
+_CLOSED = "the agent stops, and only who had the turn is answered"
 
-class Crowded(Exception):
-    """There is no room to wait, and nobody of whose study more are waiting."""
+
+class SentAway(Exception):
+    """A query that gets no turn: there is no room to wait, its place went to another, or the end.
+
+    The text says which, for the steward.
+    """
 
 
 @dataclass(eq=False)
 class _Ticket:
     called: bool = False
-    sent_away: bool = False
+    sent_away: str = ""
+    """Why, if it was."""
 
 
 class Turns:
@@ -32,40 +39,63 @@ class Turns:
         self._queues: OrderedDict[str, deque[_Ticket]] = OrderedDict()
         self._waiting = 0
         self._busy = False
+        self._closed = False
 
     @contextmanager
     def of(self, study: str) -> Iterator[None]:
         """The turn of one query of this study.
 
         Raises:
-            Crowded: if this one was sent away.
+            SentAway: if it gets none.
         """
-        with self._change:
-            ticket = self._join(study)
-            self._call_next()
-            self._change.wait_for(lambda: ticket.called or ticket.sent_away)
-            if ticket.sent_away:
-                raise Crowded
+        ticket = _Ticket()
         try:
+            with self._change:
+                self._join(study, ticket)
+                self._call_next()
+                self._change.wait_for(lambda: ticket.called or ticket.sent_away)
+                if ticket.sent_away:
+                    raise SentAway(ticket.sent_away)
             yield
         finally:
             with self._change:
-                self._busy = False
-                self._call_next()
+                self._leave(study, ticket)
 
-    def _join(self, study: str) -> _Ticket:
+    def close(self) -> None:
+        """Send away all who wait and all who come; who has the turn keeps it."""
+        with self._change:
+            self._closed = True
+            for queue in self._queues.values():
+                for ticket in queue:
+                    ticket.sent_away = _CLOSED
+            self._queues.clear()
+            self._waiting = 0
+            self._change.notify_all()
+
+    def _join(self, study: str, ticket: _Ticket) -> None:
+        if self._closed:
+            raise SentAway(_CLOSED)
         if self._waiting >= self._most:
             longest = max(self._queues, key=lambda name: len(self._queues[name]))
             # Who would only take the place of one of its own is sent away itself.
             if len(self._queues.get(study, ())) + 1 >= len(self._queues[longest]):
-                raise Crowded
-            self._queues[longest].pop().sent_away = True
+                raise SentAway(_NO_ROOM)
+            self._queues[longest].pop().sent_away = _NO_ROOM
             self._waiting -= 1
             self._change.notify_all()
-        ticket = _Ticket()
         self._queues.setdefault(study, deque()).append(ticket)
         self._waiting += 1
-        return ticket
+
+    def _leave(self, study: str, ticket: _Ticket) -> None:
+        """End a turn, or the wait for it if that was interrupted."""
+        if ticket.called:
+            self._busy = False
+            self._call_next()
+        elif ticket in (queue := self._queues.get(study, deque())):
+            queue.remove(ticket)
+            self._waiting -= 1
+            if not queue:
+                del self._queues[study]
 
     def _call_next(self) -> None:
         """Call the first of the study that has waited longest since its last turn."""
