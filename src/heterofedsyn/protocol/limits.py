@@ -37,11 +37,21 @@ BYTES_OF_A_PART = 64
 BYTES_AROUND = 512
 """The most that an answer holds beside its integers: for each part, and once."""
 
-MOST_ANSWER_BYTES = 8 * MOST_INTEGERS + BYTES_OF_A_PART * MOST_PARTS + BYTES_AROUND
+
+def most_answer_bytes(integers: int, parts: int) -> int:
+    """A length that no answer with so many integers in so many parts exceeds."""
+    return 8 * integers + BYTES_OF_A_PART * parts + BYTES_AROUND
 
 
-def check_query(query: Query, domain: Domain) -> None:
+MOST_ANSWER_BYTES = most_answer_bytes(MOST_INTEGERS, MOST_PARTS)
+
+
+def check_query(query: Query, domain: Domain, encoded: bytes | None = None) -> None:
     """Refuse a query that no site answers, at the cost of counting.
+
+    Args:
+        encoded: the query as it is kept, if that was made already. A message that says the same may
+            be shorter, so its own length does not tell.
 
     Raises:
         ProtocolError: saying which limit it is over, or what in it is no statistic of the domain.
@@ -73,7 +83,7 @@ def check_query(query: Query, domain: Domain) -> None:
             f"query {label!r} asks for {integers:,} integers, more than {MOST_INTEGERS:,}; ask "
             "for fewer pairs at a time or take fewer bins"
         )
-    check_length(len(msgspec.msgpack.encode(query)))
+    check_length(len(msgspec.msgpack.encode(query) if encoded is None else encoded))
 
 
 def check_length(many: int) -> None:
@@ -84,8 +94,3 @@ def check_length(many: int) -> None:
     """
     if many > MOST_QUERY_BYTES:
         raise ProtocolError(f"a query of {many:,} bytes is over the limit of {MOST_QUERY_BYTES:,}")
-
-
-def most_answer_bytes(integers: int, parts: int) -> int:
-    """A length that no answer with so many integers in so many parts exceeds."""
-    return 8 * integers + BYTES_OF_A_PART * parts + BYTES_AROUND

@@ -43,7 +43,7 @@ class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="query"
     @property
     def fingerprint(self) -> str:
         """A hash of the whole query: the same question is the same query."""
-        return hashlib.sha256(encode(self)).hexdigest()
+        return query_fingerprint(encode(self))
 
 
 class _Named(msgspec.Struct, frozen=True, tag="query"):
@@ -100,6 +100,11 @@ _MOST_BYTES: dict[type, int] = {Query: MOST_QUERY_BYTES, Answer: MOST_ANSWER_BYT
 def encode(message: Query | Answer) -> bytes:
     """A message as bytes."""
     return msgspec.msgpack.encode(message)
+
+
+def query_fingerprint(encoded: bytes) -> str:
+    """The fingerprint of a query that `encode` gave these bytes for."""
+    return hashlib.sha256(encoded).hexdigest()
 
 
 def study_of(data: bytes) -> str:

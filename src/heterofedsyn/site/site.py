@@ -16,7 +16,8 @@ from heterofedsyn.privacy.ledger import Ledger
 from heterofedsyn.privacy.noise import Calibration, NoiseSource, add_noise
 from heterofedsyn.privacy.trust import Local, Trust
 from heterofedsyn.protocol import Answer, Part, Plan, Query, Released, decode, encode
-from heterofedsyn.protocol.limits import check_length, check_query, most_answer_bytes
+from heterofedsyn.protocol.limits import check_query, most_answer_bytes
+from heterofedsyn.protocol.messages import query_fingerprint
 from heterofedsyn.schema import Domain, EncodedTable
 
 
@@ -88,10 +89,11 @@ class Desk:
             ProtocolError: if the query is malformed or belongs to another study.
             PrivacyRefusal: if it does not fit the store's caps; nothing is released then.
         """
-        fingerprint = query.fingerprint
+        asked = encode(query)  # megabytes, perhaps: once
+        fingerprint = query_fingerprint(asked)
         if (kept := store.kept(fingerprint)) is not None:
             return kept
-        self._check(query)
+        self._check(query, asked)
         budget = self.plan.budget
         integers = sum(part.statistic.integers(self.domain) for part in query.parts)
         price = Price(
@@ -100,7 +102,7 @@ class Desk:
             cost=together(budget.part(part.share) for part in query.parts),
             integers=integers,
             least=budget.part(min(part.share for part in query.parts)),
-            bytes=len(encode(query)) + most_answer_bytes(integers, len(query.parts)),
+            bytes=len(asked) + most_answer_bytes(integers, len(query.parts)),
         )
         # What cannot be noised or paid is refused before any work is done for it: the sensitivity
         # of a sketch needs its matrix, a bound on it does not.
@@ -134,15 +136,15 @@ class Desk:
             )
         )
         # KEEP
-        store.keep(fingerprint, answer, encode(query))
+        store.keep(fingerprint, answer, asked)
         return answer
 
-    def _check(self, query: Query) -> None:
+    def _check(self, query: Query, encoded: bytes) -> None:
         if query.study != self.plan.fingerprint:
             raise ProtocolError(f"query {query.label!r} belongs to another study")
         if query.to not in (None, self.site):
             raise ProtocolError(f"query {query.label!r} is for another site")
-        check_query(query, self.domain)
+        check_query(query, self.domain, encoded)
 
     def _bound(self, part: Part) -> float:
         return part.statistic.most_sensitivity(self.domain)
@@ -163,16 +165,6 @@ class Desk:
             trust=self.trust,
             l1=l1,
         )
-
-
-def read_query(message: bytes) -> Query:
-    """The query in a message.
-
-    Raises:
-        ProtocolError: if it is anything else, or longer than any query need be.
-    """
-    check_length(len(message))
-    return decode(message, Query)
 
 
 class Site:
@@ -217,7 +209,7 @@ class Site:
         # One query at a time: two that fit alone must not both be answered if they do not together.
         with self._turn:
             try:
-                return self._desk.answer(read_query(message), self._store)
+                return self._desk.answer(decode(message, Query), self._store)
             except MemoryError:
                 raise ProtocolError("the query is too large") from None
 
