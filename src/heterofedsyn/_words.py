@@ -33,7 +33,7 @@ def aloud(fingerprint: str) -> str:
 def short(fingerprint: str) -> str:
     """The start of a fingerprint, in lines about what is known already.
 
-    128 bits: whoever makes up two that begin alike needs 2^64 tries, where 12 letters took 35 s.
+    128 bits: whoever makes up two that begin alike needs 2^64 tries.
     """
     return fingerprint[:32]
 
