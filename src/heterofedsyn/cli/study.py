@@ -171,7 +171,7 @@ def run(
     from heterofedsyn.engines.nvflare.job import EngineError, connect, copy_release
     from heterofedsyn.engines.nvflare.progress import State
     from heterofedsyn.hub.release import check_rows, check_target, load
-    from heterofedsyn.hub.rows import synthetic_rows
+    from heterofedsyn.hub.synthetic import synthetic_rows
     from heterofedsyn.protocol import Study
 
     found = Study.load(study)
