@@ -22,7 +22,7 @@ from heterofedsyn import load
 from heterofedsyn.cli.app import app, run
 from heterofedsyn.hub import DEFAULT_METHOD, METHODS, sampling
 from heterofedsyn.hub import release as release_module
-from heterofedsyn.hub.release import MOST_ROWS
+from heterofedsyn.hub.release import MOST_RELEASED
 from heterofedsyn.privacy.budget import Conversion
 from heterofedsyn.privacy.trust import TRUST_MODELS
 from heterofedsyn.schema import Schema
@@ -119,7 +119,7 @@ ALWAYS = ["d.csv", "s.toml"]
         (["--sites", "1000000000"], 2, ["sites (1000000000)"]),
         (["--rows", "0"], 2, ["rows (0)", "1.."]),
         (["--rows", "-5"], 2, ["rows (-5)"]),
-        (["--rows", str(MOST_ROWS + 1)], 2, [f"rows ({MOST_ROWS + 1})"]),
+        (["--rows", str(MOST_RELEASED + 1)], 2, [f"rows ({MOST_RELEASED + 1})"]),
         (["--seed", "-1"], 2, ["seed (-1)"]),
         (["--unit", "persn"], 1, ["d.csv", "'persn'", "did you mean 'person'"]),
         (["--max-rows-per-unit", "2"], 2, ["--max-rows-per-unit", "--unit"]),
@@ -593,7 +593,7 @@ def test_a_few_bytes_do_not_have_millions_of_rows_drawn_unasked(
     desk: Desk, release: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     total = load(release).run.noisy_total
-    monkeypatch.setattr("heterofedsyn.cli.sample.MOST_UNASKED", total - 1)
+    monkeypatch.setattr("heterofedsyn.hub.release.MOST_UNASKED", total - 1)
     assert desk.run("sample", release) == 2
     assert "--rows" in desk.err
     assert not desk.out

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from heterofedsyn import FederatedSynthesizer, Release, Schema, load
 from heterofedsyn.errors import HeterofedsynError, ReleaseError, UsageError
 from heterofedsyn.hub import release as release_module
-from heterofedsyn.hub.release import MODEL_FORMAT, MOST_ROWS, check_target
+from heterofedsyn.hub.release import MODEL_FORMAT, MOST_RELEASED, check_target
 from invented import SCHEMA, names, patients
 
 FORMAT_1 = Path(__file__).parent / "data" / "release-format-1"
@@ -573,7 +573,7 @@ def test_a_newer_release_asks_for_an_upgrade(folder: Path) -> None:
 # SAMPLING
 
 
-@pytest.mark.parametrize("rows", [0, -1, MOST_ROWS + 1, 2**70])
+@pytest.mark.parametrize("rows", [0, -1, MOST_RELEASED + 1, 2**70])
 def test_an_impossible_number_of_rows_is_refused(release: Release, rows: int) -> None:
     with pytest.raises(UsageError, match=rf"rows \({rows}\) must be in 1"):
         release.sample(rows)

@@ -21,7 +21,7 @@ from heterofedsyn.bench.fresh import in_fresh_process
 from heterofedsyn.bench.scale import draw
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.hub import Release, make_method, sampling
-from heterofedsyn.hub.release import MOST_ROWS, MOST_STREAMED
+from heterofedsyn.hub.release import MOST_RELEASED, MOST_STREAMED
 from heterofedsyn.marginals import count_pairs
 from heterofedsyn.schema import decode, encode
 from heterofedsyn.simulate.run import run_study, site_names
@@ -125,8 +125,8 @@ def test_limits_are_those_of_memory_for_a_table_and_of_patience_for_a_stream(
     release: Release,
 ) -> None:
     with pytest.raises(UsageError, match=r"must be in 1\.\.100000000; .*batches"):
-        release.sample(MOST_ROWS + 1)
-    release.batches(MOST_ROWS + 1).close()
+        release.sample(MOST_RELEASED + 1)
+    release.batches(MOST_RELEASED + 1).close()
     # At once, not when the first rows are asked for.
     with pytest.raises(UsageError, match=r"must be in 1\.\.10000000000; .*another seed"):
         release.batches(MOST_STREAMED + 1)

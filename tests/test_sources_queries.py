@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from heterofedsyn.errors import DataError, UsageError
-from heterofedsyn.sources import anchored, open_source, split_name
+from heterofedsyn.sources import anchored, duckdb_query, open_source, split_name
 from heterofedsyn.sources._rowwise import check_text
 from heterofedsyn.sources.location import parse
 
@@ -291,6 +291,17 @@ def test_a_relation_in_which_a_row_pushes_out_another_is_refused() -> None:
     assert "push out another" in refusal(connection.from_arrow(table).limit(2))
     assert "push out another" in refusal(connection.sql("SELECT * FROM range(9) USING SAMPLE 2"))
     assert rows(connection.from_arrow(table).filter("a > 1")) == 2
+
+
+def test_a_relation_is_not_read_where_looking_at_its_query_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*arguments: object) -> None:
+        raise AttributeError("a kind of query that nobody thought of")
+
+    monkeypatch.setattr(duckdb_query, "check_tree", fails)
+    with pytest.raises(AttributeError):
+        open_source(duckdb.connect().sql("SELECT * FROM range(9)"))
 
 
 @pytest.mark.parametrize("place", ["spark:", "postgresql://127.0.0.1:9/clinic#"])

@@ -25,7 +25,7 @@ from agent_support import FreshNoise, approved_study, ask, books_of, make_site
 from heterofedsyn.bench import timing
 from heterofedsyn.engines.nvflare.progress import rough
 from heterofedsyn.errors import UsageError
-from heterofedsyn.hub.rounds import NO_ANSWER, UNAVAILABLE
+from heterofedsyn.hub.rounds import NO_ANSWER, UNAVAILABLE, Absence
 from heterofedsyn.hub.study import _published
 from heterofedsyn.marginals import Tally, _count_kernel, counting, counts, sketch, statistics, tally
 from heterofedsyn.marginals.counting import Marginal
@@ -412,6 +412,7 @@ def test_a_receipt_names_days_and_nothing_finer(tmp_path: Path) -> None:
 
 def test_a_release_does_not_tell_a_late_site_from_one_that_failed() -> None:
     assert {_published(reason) for reason in (NO_ANSWER, UNAVAILABLE)} == {NO_ANSWER}
+    assert Absence.refused("north", Reason.UNAVAILABLE) == Absence("north", UNAVAILABLE)
     assert "time" not in NO_ANSWER
     assert _published("refused (over the cap)") == "refused (over the cap)"
 

@@ -14,9 +14,6 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.unsignedinteger[Any]]
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
-NO_TEXT = "\ufdd0"
-"""Stands for what is no value of a table; Unicode promises that no text holds this letter."""
-
 
 def frozen(array: Array) -> Array:
     """The same array, made read-only."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import secrets
 import shutil
@@ -88,6 +89,14 @@ def open_inside(folder: str | os.PathLike[str], name: str, most: int) -> Buffere
         file.close()
         raise
     return file
+
+
+def digest_of(file: BufferedReader) -> str:
+    """SHA-256 of an open file, which is at its beginning again afterwards."""
+    file.seek(0)
+    found = hashlib.file_digest(file, "sha256").hexdigest()
+    file.seek(0)
+    return found
 
 
 def check_place(target: Path) -> None:

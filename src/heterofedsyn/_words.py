@@ -1,4 +1,4 @@
-"""Words that commands and reports share."""
+"""Words that several parts share, and the letter that no word has."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 PRIVATE_ROWS = "computed from private rows: do not publish"
 """Stands on everything that compares with rows and has no guarantee."""
+
+NO_TEXT = "\ufdd0"
+"""Stands for what is no value of a table; Unicode promises that no text holds this letter."""
 
 SILENCE = 5.0
 """Seconds between two lines of progress."""
@@ -33,7 +36,7 @@ def aloud(fingerprint: str) -> str:
 def short(fingerprint: str) -> str:
     """The start of a fingerprint, in lines about what is known already.
 
-    128 bits: whoever makes up two that begin alike needs 2^64 tries, where 12 letters took 35 s.
+    128 bits: whoever makes up two that begin alike needs 2^64 tries.
     """
     return fingerprint[:32]
 

@@ -63,9 +63,10 @@ def fuzz_one(data: bytes) -> None:
         round_ = receive(_QUERY, [answer, *others], SCHEMA.domain, _PLAN, _PLAN.sites, most)
         assert {reply.site for reply in round_.replies} == {*_PLAN.sites}
         assert all(not isinstance(r, Absence) or r.reason.isprintable() for r in round_.replies)
-        roll = lawful(lambda r=round_: Roll.of(_PLAN, 1).after(r))  # type: ignore[misc]
-        fitted = None if roll is None else lawful(lambda f=roll, r=round_: f.fitted(r))  # type: ignore[misc]
-        if fitted is not None:
+        first = lawful(lambda r=round_: Roll.of(_PLAN, 1).take(r))  # type: ignore[misc]
+        again = None if first is None else lawful(lambda f=first, r=round_: f[0].take(r))  # type: ignore[misc]
+        if again is not None:
+            _, fitted = again
             for total in fitted.totals():
                 assert np.isfinite(total.values).all()
                 assert 0 < total.variance < np.inf

@@ -43,7 +43,7 @@ SCHEMA = Schema(
 PLAN = plan_of(SCHEMA, 0, epsilon=1.0)
 
 SIZES = (32, 128, 1_024, 16_384, 38_462, 65_536, 131_072, 160_000, 262_144, 500_000)
-"""Rows around which work once changed: powers of two, the cells of a pair (160,000), a million rows
+"""Rows around which work might change: powers of two, the cells of a pair (160,000), a million rows
 times groups (26 and 2 of them), eight rows for each of 4 cells (32)."""
 
 SHARE = 1e-5

@@ -67,9 +67,9 @@ def check_file(target: Path, *endings: str, overwrite: bool = False, option: str
     Raises:
         UsageError: saying what is in the way.
     """
-    from heterofedsyn._files import check_no_link, check_place
+    from heterofedsyn._files import check_place
 
-    check_no_link(target)
+    check_place(target)
     if endings and target.suffix not in endings:
         raise UsageError(f"{option} {target} must end in {' or '.join(endings)}")
     if target.is_dir():
@@ -78,4 +78,3 @@ def check_file(target: Path, *endings: str, overwrite: bool = False, option: str
         raise UsageError(f"{target} exists already; pass --overwrite or name another file")
     if not target.parent.is_dir():
         raise UsageError(f"{option} {target}: there is no folder {target.parent}; make it first")
-    check_place(target)

@@ -37,7 +37,6 @@ def show_misfits(checked: Fit) -> None:
 
 def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: Account) -> None:
     """What would leave, by release and by round, and against the caps."""
-
     plan = study.plan
     sent = "any" if shown.bytes is None else size(shown.bytes)
     say(
@@ -114,7 +113,6 @@ def preview_json(
 
 def show_ledger(settings: SiteSettings, account: Account) -> None:
     """The last entries, and what is left."""
-
     lines = [
         (charged.number, charged.when, short(charged.study), charged.label, charged.rho)
         for charged in account.charges
@@ -184,7 +182,6 @@ def left(settings: SiteSettings, account: Account) -> float:
 
 
 def _round_line(round_: ForeseenRound) -> list[str]:
-
     return [
         round_.label if round_.fixed else f"{round_.label} (at most)",
         ", ".join(round_.kinds) or "any",

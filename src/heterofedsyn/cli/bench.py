@@ -91,7 +91,7 @@ def timing(
     """Measure what a hub learns of a table from when its answers arrive.
 
     Real agents whose tables differ in one row are asked the same in turn, around every size at
-    which their work once changed, without ticks and with them: some ten minutes. An area of 0.5
+    which their work might change, without ticks and with them: some ten minutes. An area of 0.5
     tells nothing.
     """
     from heterofedsyn.bench.timing import measure

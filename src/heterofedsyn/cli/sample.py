@@ -10,9 +10,6 @@ import typer
 from heterofedsyn.cli._options import SafeCsv, check_file
 from heterofedsyn.errors import UsageError
 
-MOST_UNASKED = 10_000_000
-"""Rows that are drawn without being asked for: a few bytes from a stranger can tell of more."""
-
 
 def sample(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A release folder.")],
@@ -37,7 +34,7 @@ def sample(
     from heterofedsyn._files import file_written_whole
     from heterofedsyn._words import count
     from heterofedsyn.cli._show import bytes_out, note, pace
-    from heterofedsyn.hub.release import load
+    from heterofedsyn.hub.release import MOST_UNASKED, load
     from heterofedsyn.hub.sampling import write
 
     if out is not None:

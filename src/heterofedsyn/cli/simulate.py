@@ -125,7 +125,7 @@ def simulate(
     if bool(data) == bool(site):
         raise UsageError("give either --data (to be split) or --site (once per site)")
     if site and not (sites is None and split is None):
-        raise UsageError("--sites and --split cut up --data; leave them out with --site")
+        raise UsageError("--sites and --split deal out --data; leave them out with --site")
     if site:
         counted = synthesizer.count_sites(_locations(site), lambda name: pace(f"reading {name}"))
         for name, found in counted.items():
@@ -136,8 +136,8 @@ def simulate(
     else:
         whole = synthesizer.encode(data or [], pace("reading"))
         _note_misfits("data", whole)
-        cut = synthesizer.split(whole, SITES if sites is None else sites, split or SPLIT)
-        tables = {"pooled": whole.table} if make_method(method).pools else name_sites(cut)
+        dealt = synthesizer.split(whole, SITES if sites is None else sites, split or SPLIT)
+        tables = {"pooled": whole.table} if make_method(method).pools else name_sites(dealt)
     pools = make_method(method).pools
     note(f"study over {'the pooled rows' if pools else count(len(tables), 'site')} with {method}")
     synthesizer.fit_encoded(tables, watch=show_round)

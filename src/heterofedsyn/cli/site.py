@@ -479,7 +479,7 @@ def evaluate(
     from heterofedsyn.cli.report import release_around
     from heterofedsyn.evaluation import QUICK, Evaluator
     from heterofedsyn.hub import load
-    from heterofedsyn.hub.rows import synthetic_rows
+    from heterofedsyn.hub.synthetic import synthetic_rows
 
     settings = _own(folder)
     found = load(release)

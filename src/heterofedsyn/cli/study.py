@@ -132,14 +132,13 @@ def package(
 
     The classes come with the installed package; `study run` submits the same job.
     """
-    from heterofedsyn._files import check_no_link, check_place
+    from heterofedsyn._files import check_place
     from heterofedsyn.engines.nvflare.job import AUTHORIZATION, CONTROLLER, EXECUTOR, write_job
     from heterofedsyn.protocol import Study
 
-    check_no_link(out)
+    check_place(out)
     if out.exists():
         raise UsageError(f"{out} exists already; name a new folder")
-    check_place(out)
     write_job(Study.load(study), out)
     note(f"job in {out}")
     say("server, class_allow_list of local/resources.json:")
@@ -175,7 +174,7 @@ def run(
     from heterofedsyn.engines.nvflare.job import EngineError, connect, copy_release
     from heterofedsyn.engines.nvflare.progress import State
     from heterofedsyn.hub.release import check_rows, check_target, load
-    from heterofedsyn.hub.rows import synthetic_rows
+    from heterofedsyn.hub.synthetic import synthetic_rows
     from heterofedsyn.protocol import Study
 
     found = Study.load(study)
@@ -257,7 +256,6 @@ class _Shown:
         self._rounds: set[int] = set()
 
     def show(self, progress: Progress) -> None:
-
         for found in progress.rounds:
             if found.finished and found.round not in self._rounds:
                 self._rounds.add(found.round)

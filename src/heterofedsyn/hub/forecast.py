@@ -21,7 +21,16 @@ from heterofedsyn.hub.method import Setting
 from heterofedsyn.hub.methods.wavetree import Mode, WaveTree, most_groups, waved
 from heterofedsyn.hub.preview import Weight
 from heterofedsyn.hub.trial import Bench, Ladder, Trial, studies
-from heterofedsyn.marginals.statistics import Flat, Haar, Statistic, Total, haar_levels, kind_of
+from heterofedsyn.marginals.statistics import (
+    Flat,
+    Grouped,
+    Haar,
+    Statistic,
+    Total,
+    haar_levels,
+    kind_of,
+    moves,
+)
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Plan
@@ -30,7 +39,8 @@ from heterofedsyn.schema import CategoricalColumn, Clique, Column, Schema
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Budgets to compare."""
 
-MOST_ROWS = 10**12
+MOST_PLANNED = 10**12
+"""Rows that a plan can be made for."""
 
 LOW = 0.5
 """Pairs come out at best so much better than independent invented columns do."""
@@ -184,8 +194,8 @@ def forecast(
         UsageError: if the number of rows is none that a study could have.
         PrivacyRefusal: if the trust model or the budget would not allow it.
     """
-    if not 1 <= rows <= MOST_ROWS:
-        raise UsageError(f"rows ({rows}) must be in 1..{MOST_ROWS}")
+    if not 1 <= rows <= MOST_PLANNED:
+        raise UsageError(f"rows ({rows}) must be in 1..{MOST_PLANNED}")
     own = _Draft(schema, plan, method, rows, seed)
     trials = own.trials()
     outlook = own.outlook(trials)
@@ -244,34 +254,22 @@ class _Draft:
 
     def planned(self, statistic: Statistic, cost: Budget) -> Planned:
         """One release that is known in advance."""
-        domain = self.encoding.domain
-        return self._priced(
-            kind_of(statistic),
-            statistic.attributes,
-            statistic.level if isinstance(statistic, Haar) else None,
-            statistic.sensitivity(domain),
-            statistic.integers(domain),
-            cost,
-        )
-
-    def _priced(
-        self,
-        kind: str,
-        attributes: Clique,
-        level: int | None,
-        sensitivity: float,
-        integers: int,
-        cost: Budget,
-    ) -> Planned:
-        """The noise of one release, as a site would compute it from the query."""
+        domain, rows = self.encoding.domain, self.plan.rows_per_unit
         whole, trust = self.setting.budget, self.setting.trust
+        # The noise is what a site would compute from the query.
         price = whole.part(whole.share(cost))
-        rows = self.plan.rows_per_unit
-        moved = sensitivity * rows
-        # A row moves one integer of each of these releases, and so by `sensitivity`.
-        sigma = trust.site_sigma(moved, price, min(rows, integers), moved)
-        summed = sigma * math.sqrt(trust.sites)
-        return Planned(kind, attributes, level, moved, sigma, summed, price.rho, integers)
+        sensitivity = statistic.sensitivity(domain) * rows
+        sigma = trust.site_sigma(sensitivity, price, *moves(statistic, domain, rows))
+        return Planned(
+            kind=kind_of(statistic),
+            attributes=statistic.attributes,
+            level=statistic.level if isinstance(statistic, Haar) else None,
+            sensitivity=sensitivity,
+            site_sigma=sigma,
+            sum_sigma=sigma * math.sqrt(trust.sites),
+            rho=price.rho,
+            integers=statistic.integers(domain),
+        )
 
     def one_ways(self, mode: Mode) -> list[Planned]:
         """Every release of the 1-ways."""
@@ -306,7 +304,9 @@ class _Draft:
         """A stage on a grid that only the answers to the 1-ways will tell."""
         # An equal share, without working out those of perhaps 20,000 pairs.
         cost = budget.split(1.0, releases - 1.0)[0]
-        each = self._priced("grouped", (), None, 1.0, max(sizes), cost)
+        # Of which pair, and by which maps, is not known; as many cells have the same noise.
+        largest = Grouped(("", ""), ((max(sizes) - 1,), (0,)))
+        each = replace(self.planned(largest, cost), attributes=())
         return Stage(label, False, releases, sum(sizes), budget.rho, self._bytes(sizes), (each,))
 
     def stages(self) -> tuple[Stage, ...]:
@@ -410,9 +410,9 @@ class _Draft:
     def _least_rows(self, name: str) -> int | None:
         """The number of rows from which at least this mode is chosen."""
         wanted = MODES[: MODES.index(name) + 1]
-        if self.method.mode(self.setting, float(MOST_ROWS)).name not in wanted:
+        if self.method.mode(self.setting, float(MOST_PLANNED)).name not in wanted:
             return None
-        low, high = 0, MOST_ROWS
+        low, high = 0, MOST_PLANNED
         while high - low > 1:
             middle = (low + high) // 2
             if self.method.mode(self.setting, float(middle)).name in wanted:

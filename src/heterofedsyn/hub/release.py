@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import numpy as np
 
-from heterofedsyn._files import check_no_link, check_place, open_inside, written_whole
+from heterofedsyn._files import check_no_link, check_place, digest_of, open_inside, written_whole
 from heterofedsyn._version import __version__
 from heterofedsyn.errors import HeterofedsynError, ReleaseError, UsageError
 from heterofedsyn.hub import sampling
@@ -51,11 +51,14 @@ TABLES = ("synthetic.csv", "synthetic.parquet")
 FILES = (*PARTS, *TABLES, "report.html")
 """All that a release folder holds."""
 
-MOST_ROWS = 100_000_000
-"""Of one table or release folder, so that no slip of the finger exhausts a machine."""
+MOST_RELEASED = 100_000_000
+"""Rows of one table or release folder, so that no slip of the finger exhausts a machine."""
 
 MOST_STREAMED = 10_000_000_000
-"""Of one drawing that is written while it is drawn."""
+"""Rows of one drawing that is written while it is drawn."""
+
+MOST_UNASKED = 10_000_000
+"""Rows that are drawn without being asked for: a few bytes from a stranger can tell of more."""
 
 Record = TypeVar("Record")
 
@@ -195,7 +198,7 @@ class Release:
     @property
     def usual_rows(self) -> int:
         """How many rows are drawn unless asked otherwise: the noisy total, if that is possible."""
-        return min(self.run.noisy_total, MOST_ROWS)
+        return min(self.run.noisy_total, MOST_RELEASED)
 
     def sample(self, rows: int | None = None, seed: int | None = None) -> pa.Table:
         """Synthetic rows with the schema's columns and types; the noisy total unless asked.
@@ -259,7 +262,10 @@ class Release:
             )
             (partial / "privacy.json").write_bytes(_text(self.privacy))
             (partial / "run.json").write_bytes(_text(self.run))
-            files = {path.name: _file_digest(path) for path in sorted(partial.iterdir())}
+            files = {}
+            for path in sorted(partial.iterdir()):
+                with path.open("rb") as file:
+                    files[path.name] = digest_of(file)
             (partial / "model").write_bytes(_pack(self.schema, self.model, files))
         return target
 
@@ -297,7 +303,7 @@ def load(folder: str | Path) -> Release:
     return Release(schema=schema, model=model, privacy=privacy, run=run, files=files)
 
 
-def check_rows(rows: int, most: int = MOST_ROWS) -> int:
+def check_rows(rows: int, most: int = MOST_RELEASED) -> int:
     """The number of rows itself, if so many may be drawn."""
     if not 1 <= rows <= most:
         more = "use `heterofedsyn sample` or batches()" if most < MOST_STREAMED else "draw again"
@@ -359,11 +365,6 @@ def _record(kind: type[Record], data: bytes, digest: str | None) -> Record:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _pack(schema: Schema, model: Model, files: dict[str, str]) -> bytes:

@@ -26,7 +26,6 @@ NO_ANSWER = "gave no answer"
 """Too late or not at all: all that a release says of it, since how long counting takes is private.
 """
 
-UNAVAILABLE = "refused (unavailable)"
 NOT_ASKED = "was not asked again"
 TOO_MANY = "told of more rows than the study lets a site have"
 TOO_FEW = "told counts far below any that rows give"
@@ -63,6 +62,13 @@ class Absence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     site: str
     reason: str
 
+    @classmethod
+    def refused(cls, site: str, reason: str) -> Absence:
+        """A site whose agent refused, for one of its four reasons."""
+        return cls(site, f"refused ({reason})")
+
+
+UNAVAILABLE = Absence.refused("", "unavailable").reason
 
 Reply: TypeAlias = Answer | Absence
 """What comes of asking one site."""
@@ -220,20 +226,16 @@ class Roll:
             QuorumLost: if too few are left, or they have too few of all rows.
         """
         # Who is left is asked first: nobody's rows have no ratio.
-        after = self.after(round_)
-        return after, self.fitted(round_)
+        after = self._after(round_)
+        return after, self._fitted(round_)
 
     def asked(self, query: Query) -> tuple[str, ...]:
         """Whom a query goes to."""
         meant = self.sites if query.to is None else (query.to,)
         return tuple(site for site in meant if site not in self.missing)
 
-    def after(self, round_: Round) -> Roll:
-        """Who takes part after this round.
-
-        Raises:
-            QuorumLost: if too few are left.
-        """
+    def _after(self, round_: Round) -> Roll:
+        """Who takes part after this round, if enough are left."""
         missing = self.missing | {absence.site for absence in round_.absent}
         left = len(self.sites) - len(missing)
         if left < self.quorum:
@@ -246,16 +248,9 @@ class Roll:
             )
         return replace(self, missing=missing, totals=self._told(round_))
 
-    def fitted(self, round_: Round) -> Round:
-        """The round with the factor that its sums need.
-
-        Raises:
-            QuorumLost: if those who answered have too few of all rows to speak for the others, or
-                nobody did.
-        """
+    def _fitted(self, round_: Round) -> Round:
+        """The round with the factor that its sums need, if those who answered can speak for all."""
         present = {answer.site for answer in round_.answers}
-        if not present and round_.query.to is None:
-            raise QuorumLost(f"nobody answered query {round_.query.label!r}; resume when sites can")
         if (
             round_.query.to is not None
             or not present <= {*self.totals}

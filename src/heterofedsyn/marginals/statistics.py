@@ -23,7 +23,27 @@ MOST_ENTRIES = 2**27
 """Limits of one statistic, so that no query can exhaust a site's memory."""
 
 
-class Flat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="flat"):
+class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What most kinds of statistic have in common: one record moves one of the integers."""
+
+    def sensitivity(self, domain: Domain) -> float:
+        """How far one record can move the release (L2); each kind says it."""
+        raise NotImplementedError
+
+    def moved(self, domain: Domain) -> int:
+        """How many of the integers one record can move."""
+        return 1
+
+    def l1(self, domain: Domain) -> float:
+        """How far one record can move them in all (L1)."""
+        return self.sensitivity(domain)
+
+    def most_sensitivity(self, domain: Domain) -> float:
+        """No less than the sensitivity, known without any work."""
+        return self.sensitivity(domain)
+
+
+class Flat(_Kind, frozen=True, forbid_unknown_fields=True, tag="flat"):
     """Every count of one attribute or of a pair, zeros included."""
 
     attributes: Clique
@@ -48,24 +68,12 @@ class Flat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="flat"):
         """How far one record can move the release (L2)."""
         return 1.0
 
-    def moved(self, domain: Domain) -> int:
-        """How many of the integers one record can move."""
-        return 1
-
-    def l1(self, domain: Domain) -> float:
-        """How far one record can move them in all (L1)."""
-        return 1.0
-
-    def most_sensitivity(self, domain: Domain) -> float:
-        """No less than the sensitivity, known without any work."""
-        return self.sensitivity(domain)
-
     def exact(self, counts: Counts) -> Integers:
         """The un-noised integers."""
         return counts.of(whole(self.attributes))
 
 
-class Sketched(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="sketch"):
+class Sketched(_Kind, frozen=True, forbid_unknown_fields=True, tag="sketch"):
     """A random projection of a pair's counts."""
 
     attributes: Clique
@@ -115,7 +123,7 @@ class Sketched(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ske
         return Sketch.lengths(domain, self.attributes, self.width, self.seed, self.kind)
 
 
-class Dependence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="dependence"):
+class Dependence(_Kind, frozen=True, forbid_unknown_fields=True, tag="dependence"):
     """PrivSyn's n InDif of a pair, sum |C - A B / n|, in units of 1 / 1024; MATH section 4."""
 
     attributes: Clique
@@ -138,15 +146,6 @@ class Dependence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="d
         # The sum moves by at most 4 when a record comes or goes; rounding adds at most 1.
         return 4 * UNITS_PER_COUNT + 1.0
 
-    def moved(self, domain: Domain) -> int:
-        return 1
-
-    def l1(self, domain: Domain) -> float:
-        return self.sensitivity(domain)
-
-    def most_sensitivity(self, domain: Domain) -> float:
-        return self.sensitivity(domain)
-
     def exact(self, counts: Counts) -> Integers:
         from heterofedsyn.marginals._exact_kernel import distance
 
@@ -159,7 +158,7 @@ class Dependence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="d
         return np.array([rounded], dtype=np.int64)
 
 
-class Total(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="total"):
+class Total(_Kind, frozen=True, forbid_unknown_fields=True, tag="total"):
     """The number of rows."""
 
     attributes: tuple[()] = ()
@@ -179,20 +178,11 @@ class Total(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="total"
     def sensitivity(self, domain: Domain) -> float:
         return 1.0
 
-    def moved(self, domain: Domain) -> int:
-        return 1
-
-    def l1(self, domain: Domain) -> float:
-        return self.sensitivity(domain)
-
-    def most_sensitivity(self, domain: Domain) -> float:
-        return self.sensitivity(domain)
-
     def exact(self, counts: Counts) -> Integers:
         return np.array([counts.rows], dtype=np.int64)
 
 
-class Haar(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="haar"):
+class Haar(_Kind, frozen=True, forbid_unknown_fields=True, tag="haar"):
     """Left-minus-right differences of one attribute at one level of halving; level 0 is the root.
 
     Values are padded to a power of two; a record lies in one node of a level, so it moves one
@@ -219,20 +209,11 @@ class Haar(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="haar"):
     def sensitivity(self, domain: Domain) -> float:
         return 1.0
 
-    def moved(self, domain: Domain) -> int:
-        return 1
-
-    def l1(self, domain: Domain) -> float:
-        return self.sensitivity(domain)
-
-    def most_sensitivity(self, domain: Domain) -> float:
-        return self.sensitivity(domain)
-
     def exact(self, counts: Counts) -> Integers:
         return haar_differences(counts.of(whole(self.attributes)), self.level)
 
 
-class Grouped(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="grouped"):
+class Grouped(_Kind, frozen=True, forbid_unknown_fields=True, tag="grouped"):
     """Counts of a pair after merging values by public maps: one group number per value."""
 
     attributes: tuple[str, str]
@@ -266,15 +247,6 @@ class Grouped(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="grou
 
     def sensitivity(self, domain: Domain) -> float:
         return 1.0
-
-    def moved(self, domain: Domain) -> int:
-        return 1
-
-    def l1(self, domain: Domain) -> float:
-        return self.sensitivity(domain)
-
-    def most_sensitivity(self, domain: Domain) -> float:
-        return self.sensitivity(domain)
 
     def exact(self, counts: Counts) -> Integers:
         return counts.of(self.views()[0])

@@ -24,7 +24,7 @@ from heterofedsyn.evaluation import (
 )
 from heterofedsyn.evaluation.grid import is_numeric
 from heterofedsyn.hub.release import Release
-from heterofedsyn.hub.rows import released_table
+from heterofedsyn.hub.synthetic import released_table
 from heterofedsyn.report.attributes import attribute_picture
 from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text
 from heterofedsyn.report.dependence import MOST_LINES, both, limited, shown_names, square_map

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from heterofedsyn._arrays import NO_TEXT, Integers
+from heterofedsyn._arrays import Integers
+from heterofedsyn._words import NO_TEXT
 
 Mask = NDArray[np.bool_]
 

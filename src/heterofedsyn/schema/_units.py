@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from heterofedsyn._arrays import NO_TEXT, Codes, Integers
+from heterofedsyn._arrays import Codes, Integers
+from heterofedsyn._words import NO_TEXT
 from heterofedsyn.errors import DataError
 from heterofedsyn.schema import _reading
 

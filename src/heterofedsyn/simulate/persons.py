@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import PrivacyRefusal
-from heterofedsyn.schema._units import identify
+from heterofedsyn.schema._units import identify, salts
 from heterofedsyn.sources import Source
 from heterofedsyn.sources.spark import Jobs, SparkSource, one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_HASH_BYTES = 8
-"""That two of ten million people share a hash, and are refused in vain, has a chance of 3e-6."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +85,10 @@ class _Work:
 
 
 def _hashes(column: pa.Array, unit: str) -> Integers:
-    """A number for everybody in a column, the same in whichever source and spelling."""
+    """A number for everybody in a column, the same in whichever source and spelling.
+
+    That two of ten million people share one, and are refused in vain, has a chance of 3e-6.
+    """
     identities, _ = identify(column, unit)
     entries = identities.indices.drop_null().unique()
-    texts = identities.dictionary.take(entries).to_pylist()
-    digests = (hashlib.blake2b(text.encode(), digest_size=_HASH_BYTES).digest() for text in texts)
-    return np.frombuffer(b"".join(digests), np.int64)
+    return salts(identities.dictionary.take(entries).to_pylist())

@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from heterofedsyn._arrays import NO_TEXT
+from heterofedsyn._words import NO_TEXT
 
 _MOST_DIGITS = 400
 """Of a number that is written out; one with more is beyond any range of a schema."""

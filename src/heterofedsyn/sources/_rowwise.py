@@ -121,10 +121,10 @@ def check_tree(name: str, tree: object, macros: set[str] | None = None) -> None:
 
 def _check_function(name: str, call: dict[str, Any], macros: set[str] | None) -> None:
     function = str(call["function_name"]).lower()
-    if _SNIFFER.fullmatch(function) and not _is_told(function, call):
-        raise DataError(f"{name}: {SNIFFS}")
-    known = _TABLE_FUNCTIONS | (macros or set())
-    if macros is not None and function not in known and not _SNIFFER.fullmatch(function):
+    if _SNIFFER.fullmatch(function):
+        if not _is_told(function, call):
+            raise DataError(f"{name}: {SNIFFS}")
+    elif macros is not None and function not in _TABLE_FUNCTIONS | macros:
         raise DataError(
             f"{name}: the query calls {function}, which reads what is no table; only select rows"
         )

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from heterofedsyn._arrays import NO_TEXT
+from heterofedsyn._words import NO_TEXT
 from heterofedsyn.errors import DataError
-from heterofedsyn.sources._csv_lines import Lines
+from heterofedsyn.sources._csv_lines import MOST_LINE_BYTES, Lines
 from heterofedsyn.sources.source import Source, check_names
 
-_BLOCK_BYTES = 2 << 20
+_BLOCK_BYTES = MOST_LINE_BYTES
 """Of the file, parsed at once; a row may reach into a second block. pyarrow reads 32 ahead."""
 
 _MARK = "heterofedsyn-mark"

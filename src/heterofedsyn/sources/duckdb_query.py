@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import pyarrow as pa
 
@@ -131,7 +131,8 @@ def _check_query(connection: Any, location: Location) -> None:
         if tree is None:
             raise DataError(f"{location.name}: {_UNCHECKED}")
         check_tree(location.name, tree, set(own))
-        named = {word.lower() for node in nodes(tree) for word in node.values() if _is_word(word)}
+        words = (word for node in nodes(tree) for word in node.values())
+        named = {word.lower() for word in words if isinstance(word, str)}
         fresh = (named & set(own)) - checked
         waiting += [text for name in sorted(fresh) for text in own[name]]
         checked |= fresh
@@ -141,9 +142,11 @@ def _check_relation(relation: Any, kind: str) -> None:
     """The same for a relation, as far as it tells its query."""
     import duckdb
 
+    tree = None
     with suppress(duckdb.Error, AttributeError), duckdb.connect() as connection:
-        if (tree := _tree(connection, relation.sql_query())) is not None:
-            check_tree(kind, tree)
+        tree = _tree(connection, relation.sql_query())
+    if tree is not None:
+        check_tree(kind, tree)
 
 
 def _tree(connection: Any, query: str) -> Any:
@@ -162,10 +165,6 @@ def _definitions(connection: Any) -> dict[str, list[str]]:
         query = text if kind == "table_macro" else f"SELECT {text}"
         found.setdefault(name.lower(), []).append(query)
     return found
-
-
-def _is_word(value: object) -> TypeGuard[str]:
-    return isinstance(value, str)
 
 
 def _relation(connection: Any, query: str) -> Any:

@@ -38,6 +38,7 @@ from heterofedsyn.engines.nvflare.task import (
 from heterofedsyn.errors import HeterofedsynError, ProtocolError, UsageError, plain
 from heterofedsyn.hub import Absence, Release, conduct
 from heterofedsyn.hub.journal import Journal, alone
+from heterofedsyn.hub.release import MOST_UNASKED
 from heterofedsyn.hub.rounds import NO_ANSWER, Reply
 from heterofedsyn.protocol import Answer, Query, Study, decode, encode
 from heterofedsyn.site.agent import Reason
@@ -47,9 +48,6 @@ HUB = "HETEROFEDSYN_HUB"
 
 NOISE_SECONDS = 25e-6
 """That a site needs to draw one integer; twice as much is allowed."""
-
-MOST_DRAWN = 10_000_000
-"""Synthetic rows that are drawn unasked, whatever total the sites told."""
 
 START_SECONDS = 60.0
 """That sites may take longer in the first round of a job, in which their processes start."""
@@ -195,7 +193,7 @@ class StudyController(Controller):  # type: ignore[misc]
         return [replies.get(site, Absence(site, NO_ANSWER)) for site in asked]
 
     def _save(self, release: Release, folder: Path) -> None:
-        rows = min(release.run.noisy_total, MOST_DRAWN) if self._rows is None else self._rows
+        rows = min(release.run.noisy_total, MOST_UNASKED) if self._rows is None else self._rows
         release.save(folder / RELEASE, rows=rows, overwrite=True)
         if self._result is not None:
             release.save(self._result / RELEASE, rows=rows, overwrite=True)
@@ -227,11 +225,11 @@ def read_reply(site: str, result: Shareable, *, simulated: bool = False) -> Repl
         simulated: whether the noise of a simulation is good enough.
     """
     if result.get_return_code() != ReturnCode.OK:
-        return _refusal(site, Reason.UNAVAILABLE)
+        return Absence.refused(site, Reason.UNAVAILABLE)
     answer, reason = result.get(ANSWER), result.get(REASON)
     if reason is not None:
         known = reason in [*Reason] if isinstance(reason, str) else False
-        return _refusal(site, Reason(reason) if known else Reason.UNAVAILABLE)
+        return Absence.refused(site, Reason(reason) if known else Reason.UNAVAILABLE)
     try:
         found = decode(answer, Answer) if isinstance(answer, bytes) else None
     except ProtocolError:
@@ -243,10 +241,6 @@ def read_reply(site: str, result: Shareable, *, simulated: bool = False) -> Repl
     if found.simulated and not simulated:
         return Absence(site, "used the noise of a simulation")
     return found
-
-
-def _refusal(site: str, reason: Reason) -> Absence:
-    return Absence(site, f"refused ({reason})")
 
 
 class _Aborted(Exception):

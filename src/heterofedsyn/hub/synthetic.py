@@ -8,7 +8,6 @@ its own size does not justify is refused.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +16,10 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heterofedsyn._files import open_inside
+from heterofedsyn._files import digest_of, open_inside
 from heterofedsyn.errors import ReleaseError
 from heterofedsyn.hub._footer import Footer, NoFooter, read_footer
-from heterofedsyn.hub.release import MOST_ROWS, Release
+from heterofedsyn.hub.release import MOST_RELEASED, Release
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -128,14 +127,6 @@ def released_table(release: Release, folder: Path) -> pa.Table:
         return rows.table()
 
 
-def digest_of(file: BufferedReader) -> str:
-    """SHA-256 of an open file, which is at its beginning again afterwards."""
-    file.seek(0)
-    found = hashlib.file_digest(file, "sha256").hexdigest()
-    file.seek(0)
-    return found
-
-
 def _parquet(file: BufferedReader) -> ParquetFile:
     """The file with its text as dictionaries, as far as it has text."""
     import pyarrow as pa
@@ -151,7 +142,7 @@ def _check_footer(path: Path, footer: Footer, size: int) -> None:
     """Refuse what unfolds to more than a file of this size can hold."""
     chunks = [chunk for _, own in footer.groups for chunk in own]
     columns = max((len(own) for _, own in footer.groups), default=0)
-    if footer.rows > MOST_ROWS or footer.rows * columns > FREE_CELLS + CELLS_PER_BYTE * size:
+    if footer.rows > MOST_RELEASED or footer.rows * columns > FREE_CELLS + CELLS_PER_BYTE * size:
         raise ReleaseError(
             f"{path}: {footer.rows:,} rows of {columns:,} columns are more than {size:,} bytes can "
             "be believed to hold; fetch the release again"
