@@ -342,7 +342,7 @@ MUTANTS = [
         "coupling",
         r"3 rows a person.* costs rho",
         (
-            _site(" * self.plan.rows_per_unit,", ","),
+            _site("sensitivity=sensitivity * rows,", "sensitivity=sensitivity,"),
             (
                 "hub/rounds.py",
                 "part.statistic.sensitivity(domain) * plan.rows_per_unit",

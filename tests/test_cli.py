@@ -300,8 +300,12 @@ def test_there_may_be_more_sites_than_rows(desk: Desk) -> None:
 
 
 def test_files_are_pooled(desk: Desk) -> None:
-    pyarrow.parquet.write_table(pyarrow.csv.read_csv("d.csv"), "d.parquet")
-    many = ["--data", "d.csv", "--data", "d.parquet"] * 20
+    rows = pyarrow.csv.read_csv("d.csv")
+    many: list[str] = []
+    for number in range(20):
+        pyarrow.parquet.write_table(rows, f"d{number}.parquet")
+        pyarrow.csv.write_csv(rows, f"d{number}.csv")
+        many += ["--data", f"d{number}.csv", "--data", f"d{number}.parquet"]
     assert desk.simulate(*PLAIN, *many, "--sites", "1", epsilon="100") == 0
     assert abs(load("release").run.noisy_total - 12_000) < 100
 

@@ -604,7 +604,8 @@ def test_test_rows_may_come_in_several_files(small: Desk) -> None:
 
 
 def test_the_internal_form_is_for_its_owner(small: Desk) -> None:
-    real = ("--real", "d.csv", "--real", "d.csv")
+    small.write("more.csv", (small.folder / "d.csv").read_text())
+    real = ("--real", "d.csv", "--real", "more.csv")
     assert small.run("report", "release", *real, "--out", "page.html") == 0
     page = small.folder / "page.html"
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
