@@ -1527,8 +1527,8 @@ def check_study(settings, study, *more):
         (
             (
                 "site/consent.py",
-                "if settings.unit is not None and plan.unit != settings.unit:",
-                "if settings.unit is not None and plan.unit is None:",
+                "if plan.unit != settings.unit:",
+                "if (plan.unit is None) != (settings.unit is None):",
             ),
         ),
         "^consent$",
