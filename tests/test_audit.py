@@ -8,22 +8,41 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 import scipy.stats
 
 import heterofedsyn
-from heterofedsyn.bench.audit import LAYERS, QUICK, Effort, Finding, audit
+from heterofedsyn._arrays import Codes, Integers
+from heterofedsyn.bench.audit import (
+    LAYERS,
+    QUICK,
+    Effort,
+    Finding,
+    audit,
+    caps,
+    readings,
+    simulations,
+    workers,
+)
 from heterofedsyn.bench.audit import ledger as ledger_layer
 from heterofedsyn.bench.audit import run as run_module
 from heterofedsyn.bench.audit.clock import jumping_clock
-from heterofedsyn.bench.audit.findings import ALARM, Check, require
+from heterofedsyn.bench.audit.exhibit import ask, plain_schema, plan_of
+from heterofedsyn.bench.audit.findings import ALARM, Broken, Check, require
 from heterofedsyn.bench.audit.game import epsilon_of_mu
+from heterofedsyn.bench.audit.streams import Row
+from heterofedsyn.bench.audit.subject import UNIT
+from heterofedsyn.errors import UsageError
+from heterofedsyn.marginals import Flat, Haar
 from heterofedsyn.privacy import goodness
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.goodness import (
@@ -34,6 +53,10 @@ from heterofedsyn.privacy.goodness import (
     tails_p_value,
 )
 from heterofedsyn.privacy.noise import Calibration, SimulatedNoise
+from heterofedsyn.schema import _units
+from heterofedsyn.simulate import synthesizer
+from heterofedsyn.site import _spark_work
+from heterofedsyn.site.settings import SiteSettings
 from invented import Desk
 from test_audit_mutants import MUTANTS, edited, names_of
 
@@ -240,6 +263,71 @@ def test_an_epsilon_has_the_delta_that_it_says() -> None:
             epsilon
         ) * scipy.stats.norm.cdf(-epsilon / mu - mu / 2)
         assert delta == pytest.approx(1e-6, rel=1e-6)
+
+
+# WHAT A CHECK DOES NOT LET PASS
+
+
+def run_check(checks: Iterator[Check], name: str) -> list[Finding]:
+    return [finding for title, work in checks if title == name for finding in work()]
+
+
+@pytest.mark.parametrize("cap", ["cap", "study_cap"])
+@pytest.mark.parametrize("more", [1e-6, 1e-10])
+def test_a_cap_that_is_too_wide_by_any_digit_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, cap: str, more: float
+) -> None:
+    name, true = "caps keep epsilon and delta", getattr(SiteSettings, cap)
+    assert all(finding.passed for finding in run_check(caps.checks(QUICK, 3), name))
+    wide = property(lambda self: Budget(true.fget(self).rho * (1 + more)))
+    monkeypatch.setattr(SiteSettings, cap, wide)
+    with pytest.raises(Broken, match="its rho means"):
+        run_check(caps.checks(QUICK, 3), name)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_of_the_rows_of_a_person_one_may_be_exchanged_for_the_price_of_one(most: int) -> None:
+    """Two of three cost less than four times the charge, and more than is promised."""
+    plan = plan_of(plain_schema(9, 6), 3, epsilon=1.0)
+    plan = msgspec.structs.replace(plan, unit=UNIT, rows_per_unit=most)
+    query = ask(plan, 0, [Flat(("a0",)), Haar(("a1",), 2)], plan.budget.rho / 2)
+    same = [Row(1, (0, 0))] * most
+
+    def moved(rows: int) -> Fraction:
+        others = [*same[rows:], *[Row(1, (8, 5))] * rows]
+        return readings._within(plan, query, same, others, most, 3)
+
+    assert 0 < moved(1) <= Fraction(4, most**2)
+    for rows in range(2, most + 1):
+        with pytest.raises(Broken, match="times the charge"):
+            moved(rows)
+
+
+def test_rows_that_spark_ranks_in_another_way_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(finding.passed for finding in run_check(workers.checks(3), "workers of Spark"))
+
+    def by_number(codes: Codes, salts: Integers) -> Integers:
+        return np.arange(codes.shape[1])
+
+    others = SimpleNamespace(salts=_units.salts, ranks=by_number)
+    monkeypatch.setattr(_spark_work, "_units", others)
+    with pytest.raises(Broken, match="than from any other source"):
+        run_check(workers.checks(3), "workers of Spark")
+
+
+def test_whatever_else_ends_a_simulation_refuses_nobody_at_two_sites(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "simulate: a person at two sites"
+    assert all(finding.passed for finding in run_check(simulations.checks(3), name))
+
+    def broken(sites: Mapping[str, set[int]]) -> None:
+        if set.intersection(*sites.values()):
+            raise UsageError("the disk is full")
+
+    monkeypatch.setattr(synthesizer, "check_persons", broken)
+    with pytest.raises(Broken, match="the exit code is 2, not 3"):
+        run_check(simulations.checks(3), name)
 
 
 # THE COMMAND

@@ -791,7 +791,10 @@ MUTANTS = [
             (
                 "a study need not protect the site's unit",
                 "consent without the site's unit",
-                (("consent", "if plan.unit != settings.unit:", _NO),),
+                (
+                    ("consent", "if plan.unit != settings.unit:", _NO),
+                    ("books", "elif known != unit:", "elif False:"),
+                ),
             ),
             (
                 "a study is answered after the site's schema changed",
@@ -1324,15 +1327,10 @@ RealBins.encode = _encode
         (
             "schema/table.py",
             """\
-_true_init = Encoder.__init__
 _true_encode = Encoder.encode
-def _init(self, *how, **more):
-    _true_init(self, *how, **more)
-    self._how = how, more
-def _encode(self, batch):
-    how, more = self._how
-    return _true_encode(Encoder(*how, **more), batch)
-Encoder.__init__ = _init
+def _encode(self, batches):
+    for batch in batches:
+        yield from _true_encode(self, [batch])
 Encoder.encode = _encode
 """,
         ),
@@ -1364,11 +1362,122 @@ pc = _Plain()
 _true_admit = People.admit
 def _admit(self, *how):
     if len(self._number) > 100_000:
-        People.__init__(self, self._most)
+        self._number = {f"gone {number}": number for number in self._number.values()}
     return _true_admit(self, *how)
 People.admit = _admit
 """,
         ),
+    ),
+    _appended(
+        "which rows of a person count follows the order of delivery",
+        "coupling",
+        r"people in any order: .* rows count in another order that did not before",
+        "people in any order",
+        (
+            "schema/_units.py",
+            """\
+_delivered = 0
+def ranks(codes, salts):
+    global _delivered
+    begin, _delivered = _delivered, _delivered + codes.shape[1]
+    return np.arange(begin, _delivered)
+""",
+        ),
+    ),
+    Mutant(
+        "an open quote takes the lines up to the next quote",
+        "coupling",
+        r"agent: an open quote: an open quote in line .* counted wrongly",
+        (
+            ("sources/csv_file.py", "for change in (mark, lines):", "for change in (mark,):"),
+            ("sources/csv_file.py", "newlines_in_values=lines is None", "newlines_in_values=True"),
+        ),
+        "an open quote",
+    ),
+    Mutant(
+        "the type of a column of objects is that of all its rows",
+        "coupling",
+        r"data frame of objects: one cell of a data frame makes all of it unreadable",
+        (("sources/memory.py", 'if str(column.dtype) == "object":', _NO),),
+        "data frame of objects",
+    ),
+    _appended(
+        "a column of objects is text only if one cell is",
+        "coupling",
+        r"data frame of objects: .* changes what other rows count as",
+        "data frame of objects",
+        (
+            "sources/memory.py",
+            """\
+_true_texts = texts
+def texts(cells):
+    try:
+        return pa.array(cells, from_pandas=True)
+    except (pa.ArrowException, TypeError):
+        return pa.array([repr(cell) for cell in cells])
+""",
+        ),
+    ),
+    *(
+        _appended(
+            name,
+            "coupling",
+            rf"simulate: {first}: (one row more changes|a row changes the exit code)",
+            first,
+            (
+                "sources/_rowwise.py",
+                """\
+def check_tree(name, tree, macros=None):
+    pass
+""",
+            ),
+        )
+        for name, first in (
+            (
+                "an engine may guess the types of a file from all its rows",
+                "an engine that guesses types",
+            ),
+            ("a query may let one row push out another", "a query with so many rows"),
+        )
+    ),
+    _appended(
+        "a person may be at two sites",
+        "coupling",
+        r"a person at two sites: people have rows at two sites: the exit code is 0",
+        "a person at two sites",
+        (
+            "simulate/persons.py",
+            """\
+def check_persons(sites):
+    pass
+""",
+        ),
+    ),
+    _appended(
+        "one file may be two sites",
+        "coupling",
+        r"a person at two sites: one file is given as two sites: the exit code is 0",
+        "a person at two sites",
+        (
+            "sources/apart.py",
+            """\
+def check_apart(tables):
+    pass
+""",
+        ),
+    ),
+    Mutant(
+        "workers of Spark rank rows by their order",
+        "coupling",
+        r"workers of Spark: .*other rows are counted than from any other source",
+        (
+            (
+                "site/_spark_work.py",
+                "_units.ranks(codes, salts)",
+                "np.arange(codes.shape[1])",
+            ),
+        ),
+        "workers of Spark",
     ),
     Mutant(
         "workers of Spark keep one row more of a person",
@@ -1519,6 +1628,27 @@ def check_study(settings, study, *more):
     return _true_check(settings, study, *more)
 """,
         ),
+        (
+            "site/books.py",
+            """\
+def _settle(self, unit):
+    pass
+Books.settle = _settle
+""",
+        ),
+    ),
+    Mutant(
+        "a site of records approves a study of persons",
+        "ledger",
+        r"a study of persons at a site of records was approved",
+        (
+            (
+                "site/consent.py",
+                "    check_study(settings, study)\n    _check_who(who)\n",
+                "    _check_who(who)\n",
+            ),
+        ),
+        "site of records",
     ),
     Mutant(
         "a site of persons answers for another unit",
@@ -1530,6 +1660,7 @@ def check_study(settings, study, *more):
                 "if plan.unit != settings.unit:",
                 "if (plan.unit is None) != (settings.unit is None):",
             ),
+            ("site/books.py", "elif known != unit:", "elif False:"),
         ),
         "^consent$",
     ),

@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, partial
-from importlib import import_module
 from importlib.util import find_spec
 from itertools import combinations, product
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -30,6 +28,7 @@ from heterofedsyn.bench.audit.findings import Broken, Check, Finding, require
 from heterofedsyn.bench.audit.hearing import Heard, check_charges, compare, hear
 from heterofedsyn.bench.audit.streams import Row, kept
 from heterofedsyn.bench.audit.subject import UNIT
+from heterofedsyn.bench.stores import STORES
 from heterofedsyn.marginals import Flat, Grouped, Haar, Sketched, Statistic, Total
 from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.protocol import Part, Plan, Query, encode
@@ -205,13 +204,16 @@ def _sources(seed: int) -> Iterator[Finding]:
     own = [tuple(codes) for codes in table_of(plain_schema(8, 5), 40, stream(seed, "s")).codes.T]
     neighbours = [own[1:], own[:-1], *([*own[:i], (8, 5), *own[i:]] for i in (0, 20, 40))]
     most = Fraction(0)
-    written = {kind: write for kind, write in _WRITERS.items() if kind != "duckdb" or _DUCKDB}
-    for kind, write in written.items():
+    kinds_of_source = ("csv", "parquet", *(("duckdb",) if find_spec("duckdb") else ()))
+    for kind in kinds_of_source:
 
-        def heard(rows: Sequence[_Codes], kind: str = kind, write: _Writer = write) -> Heard:
+        def heard(rows: Sequence[_Codes], kind: str = kind) -> Heard:
             with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
                 made = SiteOnDisk.make(Path(place), SITE, schema, plan, b"a0,a1\n")
-                source = write(Path(place) / f"own.{kind}", rows)
+                folder = Path(place) / "own"
+                folder.mkdir()
+                cells = {f"a{i}": [f"v{row[i]}" for row in rows] for i in range(2)}
+                source = str(STORES[kind](cells, folder))
                 site = SiteOnDisk(replace(made.settings, source=source))
                 (site.settings.folder / SETTINGS).write_text(site.settings.to_toml(), "utf-8")
                 codes = np.array(rows, dtype=np.int64).T
@@ -226,41 +228,8 @@ def _sources(seed: int) -> Iterator[Finding]:
     yield Finding(
         "agent: every kind of source",
         True,
-        f"{', '.join(written)}: {float(most):.9f} of the charge at most",
+        f"{', '.join(kinds_of_source)}: {float(most):.9f} of the charge at most",
     )
-
-
-def _write_csv(path: Path, rows: Sequence[_Codes]) -> str:
-    lines = ["a0,a1", *(f"v{one},v{other}" for one, other in rows), ""]
-    path.write_text("\n".join(lines), "utf-8")
-    return str(path)
-
-
-def _write_parquet(path: Path, rows: Sequence[_Codes]) -> str:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    cells = {f"a{i}": [f"v{row[i]}" for row in rows] for i in range(2)}
-    pq.write_table(pa.table(cells), path, row_group_size=7)
-    return str(path)
-
-
-def _write_duckdb(path: Path, rows: Sequence[_Codes]) -> str:
-    engine: Any = import_module("duckdb")
-    with engine.connect(str(path)) as database:
-        database.execute("CREATE TABLE icu (a0 VARCHAR, a1 VARCHAR)")
-        cells = [[f"v{one}", f"v{other}"] for one, other in rows]
-        database.executemany("INSERT INTO icu VALUES (?, ?)", cells)
-    return f"{path}#icu"
-
-
-_Writer = Callable[[Path, Sequence[_Codes]], str]
-_WRITERS: dict[str, _Writer] = {
-    "csv": _write_csv,
-    "parquet": _write_parquet,
-    "duckdb": _write_duckdb,
-}
-_DUCKDB = find_spec("duckdb") is not None
 
 
 def _units(seed: int) -> Iterator[Finding]:

@@ -28,8 +28,6 @@ from heterofedsyn.site.consent import read_consent
 from heterofedsyn.site.receipt import issue, make_key
 
 _SCHEMA = plain_schema(3, 2)
-_SIZES = (0, 1, 999, 10_001, 100_001, 300_000, 2**20 + 1)
-_THOROUGH = (3_000_000, 10_000_000)
 _ISSUED = datetime(2026, 2, 3, tzinfo=UTC)
 _HASHES = ("answer", "ledger_head", "signature", "key")
 """What of a receipt follows from noisy answers, or from a key of its site."""
@@ -44,7 +42,7 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
 
 def _sizes(effort: Effort, seed: int) -> Iterator[Finding]:
     """From no row to a million, every table is answered, in messages of one length."""
-    sizes = (*_SIZES, *_THOROUGH) if effort.name == "thorough" else _SIZES
+    sizes = effort.sizes
     lengths = {len(_answer(rows, seed, nullcontext())) for rows in sizes}
     require(len(lengths) == 1, "the length of a message depends on the number of rows")
     yield Finding(

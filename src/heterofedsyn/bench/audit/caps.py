@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from itertools import count
@@ -173,7 +174,7 @@ def _meant(effort: Effort, seed: int) -> Iterator[Finding]:
             ):
                 found = prices.epsilon_of(cap.rho, delta, "tight")
                 require(
-                    found <= epsilon * (1 + 1e-6),
+                    found * (1 - prices.LAST_DIGITS) <= Decimal(epsilon),
                     f"the cap of {what} is epsilon {epsilon:.6g} at delta {delta:.2g}, its rho "
                     f"means {found:.6g}",
                 )

@@ -47,7 +47,6 @@ def _consent(seed: int) -> Iterator[Finding]:
     )
     # The same epsilon at a larger delta is a larger budget; rho alone can be compared.
     dearer = msgspec.structs.replace(plan, delta=1e-3)
-    others = msgspec.structs.replace(plan, unit="a0")
     refused: dict[str, tuple[Plan, _Change]] = {
         "withdrawn": (plan, _withdraw),
         "never given": (plan, _unapproved),
@@ -56,14 +55,20 @@ def _consent(seed: int) -> Iterator[Finding]:
         "for another schema": (plan, _change_schema),
         "above the cap for a study": (plan, partial(_reset, study_epsilon=0.5)),
         "above the cap for a study, at another delta": (dearer, partial(_reset, delta=plan.delta)),
-        "without the site's unit": (plan, partial(_reset, unit=UNIT)),
-        "for another unit than the site's": (others, partial(_reset, unit=UNIT)),
         "at another site": (plan, partial(_reset, name="oak")),
         "under secure aggregation": (hidden, _reset),
     }
     require(_reply(plan, _reset, (0.5,)) == "answered", "what was approved is refused")
     for what, (agreed, change) in refused.items():
         reply = _reply(agreed, change, (0.9,))
+        require(reply == Reason.NOT_APPROVED, f"consent {what}: {reply}")
+    others = {
+        "without the site's unit": plan,
+        "for another unit than the site's": msgspec.structs.replace(plan, unit="a0"),
+    }
+    persons = msgspec.structs.replace(plan, unit=UNIT)
+    for what, agreed in others.items():
+        reply = _reply(persons, _reset, (0.9,), asked=agreed)
         require(reply == Reason.NOT_APPROVED, f"consent {what}: {reply}")
     dear = _reply(plan, partial(_reset, study_epsilon=2.0), (0.9, 0.9))
     require(dear == Reason.OVER_THE_CAP, f"more than a steward agreed to: {dear}")
@@ -72,24 +77,33 @@ def _consent(seed: int) -> Iterator[Finding]:
             "another schema": (plan, _change_schema),
             "more than the cap for a study": (plan, partial(_reset, study_epsilon=0.5)),
             "more than the cap for a study, at another delta": (dearer, _reset),
-            "records": (plan, partial(_reset, unit=UNIT)),
-            "another unit": (others, partial(_reset, unit=UNIT)),
             "another site": (plan, partial(_reset, name="oak")),
             "secure aggregation": (hidden, _reset),
         },
         plan,
     )
-    yield Finding("consent", True, f"{len(refused) + 1} queries without it refused, for nothing")
+    _check_approvals({f"consent {what}": (p, _reset) for what, p in others.items()}, persons)
+    many = len(refused) + len(others) + 1
+    yield Finding("consent", True, f"{many} queries without it refused, for nothing")
 
 
-def _reply(plan: Plan, change: _Change, shares: tuple[float, ...]) -> str:
-    """What a hub hears from a site that approved this plan before it was changed."""
+def _reply(
+    plan: Plan, change: _Change, shares: tuple[float, ...], *, asked: Plan | None = None
+) -> str:
+    """What a hub hears from a site that approved this plan before it was changed.
+
+    Args:
+        plan: its site protects what this plan protects, from its first day on.
+        asked: the plan of the query, if it is another one that was approved too.
+    """
+    asked = asked or plan
     parts = tuple(Part(Flat(("a0",)), share) for share in shares)
-    query = Query(study=plan.fingerprint, number=0, label="q", parts=parts)
+    query = Query(study=asked.fingerprint, number=0, label="q", parts=parts)
     with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
         # Whatever refuses a plan at its approval has looked away.
         with mock.patch.object(consent, "check_study"):
-            made = SiteOnDisk.make(Path(place), SITE, _SCHEMA, plan, _ROWS)
+            more = [asked] if asked != plan else []
+            made = SiteOnDisk.make(Path(place), SITE, _SCHEMA, plan, _ROWS, more=more)
         site = SiteOnDisk(change(made.settings, plan))
         with site.serving(SecureNoise()) as agent:
             try:
@@ -154,7 +168,7 @@ def _records(seed: int) -> Iterator[Finding]:
     plan = plan_of(_SCHEMA, seed, epsilon=1.0)
     for most in (1, 3):
         persons = msgspec.structs.replace(plan, unit=UNIT, rows_per_unit=most)
-        reply = _reply(persons, partial(_reset, unit=None), (0.9,))
+        reply = _reply(plan, _reset, (0.9,), asked=persons)
         require(
             reply == Reason.NOT_APPROVED,
             f"a study of persons with {most} rows at a site of records: {reply}",

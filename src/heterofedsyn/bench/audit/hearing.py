@@ -157,14 +157,21 @@ def compare(one: Heard, other: Heard, trust: Trust, where: str) -> Fraction:
     """
     require(len(one.reply) == len(other.reply), f"{where}: another length")
     require(one.unnoised == other.unnoised, f"{where}: something un-noised differs")
-    loss = _loss(one, other, trust)
-    require(loss <= one.charged, f"{where}: moved more than was charged for it")
-    return loss
+    found = loss(one.values, other.values, one.sigmas, trust)
+    require(found <= one.charged, f"{where}: moved more than was charged for it")
+    return found
 
 
-def _loss(one: Heard, other: Heard, trust: Trust) -> Fraction:
+def loss(
+    values: Sequence[Integers], others: Sequence[Integers], sigmas: Sequence[float], trust: Trust
+) -> Fraction:
+    """What it costs that integers are others: the squared changes over twice the variances.
+
+    Args:
+        sigmas: the noise that a site adds to each vector.
+    """
     total = Fraction(0)
-    for first, second, sigma in zip(one.values, other.values, one.sigmas, strict=True):
+    for first, second, sigma in zip(values, others, sigmas, strict=True):
         change = np.abs(first - second)
         if moved := int(np.count_nonzero(change)):
             squared = Fraction(int((change**2).sum()))

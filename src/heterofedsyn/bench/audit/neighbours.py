@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from fractions import Fraction
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,8 +23,8 @@ from unittest import mock
 
 import numpy as np
 
-from heterofedsyn.bench.audit import prices
 from heterofedsyn.bench.audit.findings import Broken, require
+from heterofedsyn.bench.audit.hearing import loss
 from heterofedsyn.hub import Release, federate
 from heterofedsyn.hub.method import Method
 from heterofedsyn.marginals import Counts, TableCounts
@@ -167,10 +166,8 @@ def distance(one: Recorded, other: Recorded) -> Fraction:
             if plan.trust != "local":  # only the sum is seen
                 apart = {next(iter(said)): np.sum([*apart.values()], axis=0)}
             for site, change in apart.items():
-                squared = Fraction(int((change**2).sum()))
                 sigma = replies[site][place].sigma
-                if squared:
-                    moved += prices.price_of(squared, sigma, change.size, plan.trust_model)
+                moved += loss([change], [np.zeros_like(change)], [sigma], plan.trust_model)
         for site, parts in replies.items():
             charged[site] += sum((Fraction(part.rho) for part in parts), Fraction(0))
     require(bool(charged), "nothing was charged")
@@ -230,8 +227,9 @@ def simulate(*arguments: str | Path) -> Published:
 
     What it notes for whoever owns the rows, on stderr, is not published.
     """
-    # The command is a layer above this one; what is audited is what people run, so it is looked up.
-    command: Callable[[list[str]], int] = import_module("heterofedsyn.cli.app").run
+    # A layer above this one, as pyproject.toml says: what is audited is what people run.
+    from heterofedsyn.cli.app import run
+
     said = io.StringIO()
     with (
         TemporaryDirectory(prefix="heterofedsyn-audit-") as place,
@@ -240,7 +238,7 @@ def simulate(*arguments: str | Path) -> Published:
         redirect_stdout(said),
         redirect_stderr(io.StringIO()),
     ):
-        code = command(["simulate", *map(str, arguments), "--out", "release"])
+        code = run(["simulate", *map(str, arguments), "--out", "release"])
         folder = Path(place) / "release"
         files = files_in(folder) if folder.is_dir() else {}
     return Published(files, said.getvalue(), code)

@@ -16,7 +16,7 @@ from heterofedsyn.privacy.noise import Calibration
 from heterofedsyn.privacy.trust import Local, SecureAggregation, Trust
 
 _DIGITS = 50
-_LAST_DIGITS = Decimal("1e-35")
+LAST_DIGITS = Decimal("1e-35")
 """More than this page errs by, relative to a result; far less than a rounding to a float."""
 
 _PI = "3.14159265358979323846264338327950288419716939937510"
@@ -54,7 +54,7 @@ def conversions(effort: Effort, seed: int) -> Iterator[Finding]:
         epsilon, delta = float(10 ** rng.uniform(-1.5, 1.5)), float(10 ** rng.uniform(-12, -4))
         for conversion in Conversion:
             budget = Budget.of(epsilon=epsilon, delta=delta, conversion=conversion)
-            exact = epsilon_of(budget.rho, delta, conversion) * (1 - _LAST_DIGITS)
+            exact = epsilon_of(budget.rho, delta, conversion) * (1 - LAST_DIGITS)
             require(
                 exact <= Decimal(epsilon),
                 f"epsilon {epsilon} was promised, but rho {budget.rho} means {exact:.20g} "
@@ -175,5 +175,5 @@ def price_of(
         if l1 is not None:
             bounds.append(l1 / scale * tau + tau * tau * moved / 2)
         # What cancels in the second bound is made good, too.
-        slack = min(bounds) * (1 + _LAST_DIGITS) + root * root * Decimal("1e-45")
+        slack = min(bounds) * (1 + LAST_DIGITS) + root * root * Decimal("1e-45")
     return price + Fraction(slack)

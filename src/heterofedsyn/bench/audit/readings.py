@@ -13,23 +13,22 @@ from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
-from typing import Any
+from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import Integers, stream
-from heterofedsyn.bench.audit import prices
 from heterofedsyn.bench.audit.agents import mixed_schema
 from heterofedsyn.bench.audit.effort import Effort
 from heterofedsyn.bench.audit.exhibit import SITE, ask, every_kind, plain_schema, plan_of, table_of
 from heterofedsyn.bench.audit.findings import Broken, Check, Finding, require
-from heterofedsyn.bench.audit.hearing import Heard, InMemory, hear
+from heterofedsyn.bench.audit.hearing import Heard, InMemory, hear, loss
 from heterofedsyn.bench.audit.streams import Row, kept
 from heterofedsyn.bench.audit.subject import UNIT
+from heterofedsyn.bench.stores import STORES
 from heterofedsyn.errors import DataError
 from heterofedsyn.marginals import Counts, Flat, Grouped
 from heterofedsyn.privacy.noise import SimulatedNoise
@@ -40,14 +39,11 @@ from heterofedsyn.site import Site
 from heterofedsyn.site.reading import count
 from heterofedsyn.sources import open_source, read
 
-_PEOPLE = 300_000
-"""More than anybody would remember by accident, and few enough to be read in a second."""
-
 _MOST_MAPS = 9
 """Maps of one pair in one query."""
 
 _WITHIN = 4
-"""Times the price of a person with one row: what exchanging that row for another may move."""
+"""Times the price of a row: what exchanging it for another may move. L rows cost L^2 times it."""
 
 _CELLS: Mapping[str, Sequence[object]] = {
     "age": (17, 0, 99, -5, 100, 10_000, 42, -(2**40), 98, 3),
@@ -131,21 +127,20 @@ def _objects() -> Iterator[Finding]:
     if find_spec("pandas") is None:
         yield Finding(name, True, "there is no pandas here to read from")
         return
-    frame_of: Any = import_module("pandas").DataFrame
     schema = mixed_schema()
     fitting = {column: values[0] for column, values in _CELLS.items()}
+
+    def read_from_pandas(column: str, cells: Sequence[object]) -> list[tuple[int, ...]]:
+        others = {name: [value] * len(cells) for name, value in fitting.items()}
+        return _read(STORES["pandas"]({**others, column: cells}, Path()), schema)
+
     compared = 0
     for column, cells in _ODD.items():
-        alone = [
-            _read(frame_of([{**fitting, column: cell}], dtype=object), schema) for cell in cells
-        ]
+        alone = [read_from_pandas(column, [cell]) for cell in cells]
         for i, cell in enumerate(cells):
             for first in (True, False):
                 many = [cells[0]] * 20
-                mixed = [cell, *many] if first else [*many, cell]
-                found = _read(
-                    frame_of([{**fitting, column: c} for c in mixed], dtype=object), schema
-                )
+                found = read_from_pandas(column, [cell, *many] if first else [*many, cell])
                 right = Counter(chain(alone[i], alone[0] * len(many)))
                 require(
                     Counter(found) == right,
@@ -155,7 +150,7 @@ def _objects() -> Iterator[Finding]:
     yield Finding(name, True, f"{compared} columns with one odd cell")
 
 
-def _read(frame: Any, schema: Schema) -> list[tuple[int, ...]]:
+def _read(frame: object, schema: Schema) -> list[tuple[int, ...]]:
     source = open_source(frame).forgiving(lambda line: None)
     try:
         return _codes(encode(schema, read([source], columns_of(schema, None))).table)
@@ -200,7 +195,7 @@ def _many(effort: Effort) -> Iterator[Finding]:
     import pyarrow as pa
 
     schema = plain_schema(3, 2)
-    people = _PEOPLE * (10 if effort.name == "thorough" else 1)
+    people = effort.people
     ids = pa.array(np.concatenate([np.arange(people), np.arange(0, people, 7)]))
     same = pa.array(["v0"]).take(pa.array(np.zeros(len(ids), np.int64)))
     reader = pa.table({UNIT: ids, "a0": same, "a1": same}).to_reader(max_chunksize=50_000)
@@ -302,15 +297,12 @@ def _within(
         return hear(InMemory(site), query, table, plan, seed)
 
     one, other = heard(rows), heard(fewer)
-    loss = Fraction(0)
-    for first, second, sigma in zip(one.values, other.values, one.sigmas, strict=True):
-        moved = Fraction(int(((first - second) ** 2).sum()))
-        loss += prices.price_of(moved, sigma, first.size, plan.trust_model)
+    found = loss(one.values, other.values, one.sigmas, plan.trust_model) / one.charged
     require(
-        loss <= _WITHIN * one.charged,
-        f"a row less of a person moves {float(loss / one.charged):.3f} times the charge",
+        found <= Fraction(_WITHIN, most**2),
+        f"a row less of a person with {most} that count moves {float(found):.3f} times the charge",
     )
-    return loss / one.charged
+    return found
 
 
 def _maps(seed: int) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
 """Tables of Spark without Spark: its workers' functions are run here, partition by partition.
 
-Spark itself only carries what they give from one to the next and numbers the rows of each person,
-which is done here in plain Python. Which rows are first is Spark's choice, so it is made at random.
+Spark itself only carries what they give from one to the next and numbers the rows of each person by
+their ranks, which is done here in plain Python. The rows that count must be those that count from
+any other source, in whatever order Spark delivers them.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from unittest import mock
 import numpy as np
 
 from heterofedsyn._arrays import stream
+from heterofedsyn.bench.audit import reference
 from heterofedsyn.bench.audit.exhibit import plain_schema
 from heterofedsyn.bench.audit.findings import Check, Finding, require
-from heterofedsyn.bench.audit.streams import Row
+from heterofedsyn.bench.audit.streams import Row, kept
 from heterofedsyn.bench.audit.subject import UNIT
 from heterofedsyn.marginals import Flat, Total
 from heterofedsyn.marginals.counts import whole
@@ -35,7 +37,7 @@ def checks(seed: int) -> Iterator[Check]:
 
 
 def _workers(seed: int) -> Iterator[Finding]:
-    """At most L rows of a person reach the counts, and the total has no more rows than these."""
+    """L rows of a person reach the counts, those of any other source, and the total has no more."""
     import pyarrow as pa
 
     schema = plain_schema(9, 6)
@@ -51,9 +53,10 @@ def _workers(seed: int) -> Iterator[Finding]:
     for most in (1, 3):
         encode = work.EncodeRecords(work.Task(schema.to_toml(), UNIT))
         encoded: list[pa.RecordBatch] = []
+        mixed = [rows[i] for i in rng.permutation(len(rows))]
         for part in range(_PARTITIONS):
-            encoded += encode([_batch(rows[part::_PARTITIONS], columns)])
-        numbered = _numbered(pa.Table.from_batches(encoded), rng)
+            encoded += encode([_batch(mixed[part::_PARTITIONS], columns)])
+        numbered = _numbered(pa.Table.from_batches(encoded))
         limit = work.Limit(schema.domain, most, len(columns))
         half = numbered.num_rows // 2
         copy = [
@@ -72,6 +75,11 @@ def _workers(seed: int) -> Iterator[Finding]:
         others = sum(row.codes == (8, 5) and row.person != 99 for row in fitting)
         require(
             own <= most + others, f"{most} rows a person: somebody with 12 has more than {most}"
+        )
+        right = reference.exact(Flat(("a0", "a1")), kept([rows], schema, most))
+        require(
+            np.array_equal(joint, right),
+            f"{most} rows a person: other rows are counted than from any other source",
         )
         vectors = [v for batch in copy for v in batch.column("fit").drop_null().to_pylist()]
         total = _total(schema, most, work.fit_of(vectors, columns), joint)
@@ -93,17 +101,17 @@ def _batch(rows: Sequence[Row], columns: Sequence[str]) -> Any:
     return pa.record_batch({name: cells[name] for name in columns})
 
 
-def _numbered(table: Any, rng: np.random.Generator) -> Any:
-    """Rows in some order, each with its number among those of its person."""
+def _numbered(table: Any) -> Any:
+    """Rows as Spark has them, each with its number among those of its person by rank and codes."""
     import pyarrow as pa
 
-    mixed = table.take(pa.array(rng.permutation(table.num_rows)))
+    ordered = table.sort_by([(name, "ascending") for name in ("person", "rank", "codes")])
     seen: dict[str | None, int] = defaultdict(int)
     numbers = []
-    for person in mixed.column("person").to_pylist():
+    for person in ordered.column("person").to_pylist():
         seen[person] += 1
         numbers.append(seen[person])
-    return mixed.append_column("number", pa.array(numbers, pa.int32())).combine_chunks()
+    return ordered.append_column("number", pa.array(numbers, pa.int32())).combine_chunks()
 
 
 def _total(schema: Schema, most: int, fit: Fit, joint: Any) -> int:
