@@ -30,7 +30,9 @@ CHUNK = 2**18
 STEP = 2**14
 """Rows that are written as text in one go; in between Ctrl-C is heard."""
 
-_FORMULA = r"\A([=+\-@\t\r\n])"
+_BLANK = "".join(filter(str.isspace, map(chr, range(2**16)))) + "\u200b\ufeff"
+_SIGNS = r"=+\-@" + "\uff1d\uff0b\uff0d\uff20"  # full-width ones too
+_FORMULA = rf"\A([{_BLANK}]*[{_SIGNS}]|[\t\r\n])"
 """How text begins that a spreadsheet computes instead of showing it (OWASP, CSV injection)."""
 
 AT_ONCE = 2

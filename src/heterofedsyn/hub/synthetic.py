@@ -16,10 +16,13 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from heterofedsyn._files import digest_of, open_inside
 from heterofedsyn.errors import ReleaseError
 from heterofedsyn.hub._footer import Footer, NoFooter, read_footer
 from heterofedsyn.hub.release import MOST_RELEASED, Release
+from heterofedsyn.schema import EncodedTable, Schema, decode
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +49,9 @@ _CODED = frozenset({0, 2, 3, 4, 8})  # plain, dictionaries of two versions, runs
 _MOST_UNFOLDED = 32
 """Bytes that one byte of either can stand for."""
 
+_OTHER_COLUMNS = (
+    "its columns or their types are not those of the release's schema; fetch the release again"
+)
 _DAMAGED = "the file is damaged; fetch the release again"
 
 
@@ -55,10 +61,13 @@ class SyntheticRows:
 
     Attributes:
         vouched: whether the model names this very file; releases of old versions name none.
+        right: whether columns and types are those that rows are drawn in; no others are read, for
+            a long value that repeats would be held once for each row.
     """
 
     file: ParquetFile
     vouched: bool
+    right: bool
 
     @property
     def number(self) -> int:
@@ -71,7 +80,13 @@ class SyntheticRows:
         return self.file.schema_arrow
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, some at a time."""
+        """The rows, some at a time.
+
+        Raises:
+            ReleaseError: if the columns are not those of the schema, in its types.
+        """
+        if not self.right:
+            raise ReleaseError(f"{ROWS}: {_OTHER_COLUMNS}")
         yield from self.file.iter_batches(BATCH_ROWS)
 
     def table(self) -> pa.Table:
@@ -110,7 +125,8 @@ def synthetic_rows(release: Release, folder: Path) -> Iterator[SyntheticRows | N
         try:
             _check_footer(path, read_footer(file), os.fstat(file.fileno()).st_size)
             with _parquet(file) as rows:
-                yield SyntheticRows(rows, vouched=digest is not None)
+                right = _is_drawn(release.schema, rows.schema_arrow)
+                yield SyntheticRows(rows, vouched=digest is not None, right=right)
         except (pa.ArrowException, OSError, NoFooter, UnicodeDecodeError):
             raise ReleaseError(f"{path}: {_DAMAGED}") from None
 
@@ -136,6 +152,20 @@ def _parquet(file: BufferedReader) -> ParquetFile:
     file.seek(0)
     texts = [name for name, kind in kinds.items() if pa.types.is_string(kind)]
     return ParquetFile(file, read_dictionary=texts, pre_buffer=False, buffer_size=2**20)
+
+
+def _is_drawn(schema: Schema, found: pa.Schema) -> bool:
+    """Whether a file has the columns that `decode` gives, with text as dictionaries."""
+    import pyarrow as pa
+
+    none = EncodedTable(schema.domain, np.zeros((len(schema.columns), 0), np.uint8))
+    drawn = decode(schema, none, np.random.default_rng(0)).schema
+    return drawn.names == found.names and all(
+        pa.types.is_dictionary(there) and there.value_type == wanted
+        if pa.types.is_string(wanted)
+        else there == wanted or (there, wanted) == (pa.timestamp("ms"), pa.timestamp("s"))
+        for there, wanted in zip(found.types, drawn.types, strict=True)
+    )
 
 
 def _check_footer(path: Path, footer: Footer, size: int) -> None:

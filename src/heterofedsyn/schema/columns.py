@@ -82,10 +82,11 @@ class Column(ABC):
         from heterofedsyn.schema import _reading
 
         words = _reading.plain(array.dictionary)
-        if len(words) > len(array):
-            return self.encode(words.take(array.indices))
-        codes, fits = self.encode(words)
         places = array.indices.cast("int64").fill_null(len(words)).to_numpy()
+        if len(words) > len(array):  # each word in use once: a long one may be in every row
+            used, places = np.unique(places, return_inverse=True)
+            words = words.take(used[used < len(words)])
+        codes, fits = self.encode(words)
         null = self._known if self.nullable else 0
         return np.append(codes, null)[places], np.append(fits, self.nullable)[places]
 
