@@ -34,7 +34,7 @@ from heterofedsyn.protocol.messages import study_of
 from heterofedsyn.schema import Domain, Schema
 from heterofedsyn.site.agent import Agent, Reason, Refused
 from heterofedsyn.site.books import Books
-from heterofedsyn.site.consent import approve
+from heterofedsyn.site.consent import approve, withdraw
 from heterofedsyn.site.settings import LEAST_RHO, STUDY_BYTES, SiteSettings
 from heterofedsyn.site.turns import Turns
 from support import categories, make_plan
@@ -178,6 +178,50 @@ def test_time_spent_on_refused_queries_ends_a_study(tmp_path: Path) -> None:
         assert site.reply(ask(study, Flat(("a7",)))) is Reason.MALFORMED
         assert site.reply(ask(study, Total(), label="more")) is Reason.UNAVAILABLE
         assert isinstance(site.reply(ask(other, Total())), Answer)
+
+
+def test_an_outage_of_the_site_uses_up_no_study(tmp_path: Path) -> None:
+    site = Site(tmp_path, refused_queries=2)
+    with site.books:
+        study = site.study()
+        rows = Path(site.settings.source)
+        rows.rename(tmp_path / "away")
+        for i in range(4):
+            assert site.reply(ask(study, Total(), label=f"{i}")) is Reason.UNAVAILABLE
+        (tmp_path / "away").rename(rows)
+        assert isinstance(site.reply(ask(study, Total())), Answer)
+
+
+def test_rows_are_not_read_for_a_study_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "_MOST_READINGS", 3)
+    site = Site(tmp_path)
+    with site.books:
+        study, other = site.study(), site.study(seed=9)
+        replies = []
+        for i in range(4):
+            site.agent._tables.clear()
+            replies.append(site.reply(ask(study, Total(), share=0.01, label=f"{i}")))
+        assert [isinstance(reply, Answer) for reply in replies] == [True, True, True, False]
+        assert replies[-1] is Reason.UNAVAILABLE
+        assert isinstance(site.reply(ask(other, Total())), Answer)
+
+
+@pytest.mark.usefixtures("no_work")
+def test_a_withdrawn_study_waits_for_no_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path)
+
+    def fail(*_: object) -> None:
+        raise AssertionError("a turn was taken")
+
+    with site.books:
+        study = site.study()
+        withdraw(site.settings, study.fingerprint, who="a steward", now=NOW)
+        monkeypatch.setattr(site.agent._turns, "of", fail)
+        assert site.reply(ask(study, Total())) is Reason.NOT_APPROVED
 
 
 @pytest.mark.usefixtures("no_work")

@@ -7,7 +7,7 @@ left out and changes none of them; everything else is for the steward.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -30,9 +30,9 @@ from heterofedsyn.site.books import Books
 from heterofedsyn.site.consent import (
     NotApproved,
     approved,
+    check_not_withdrawn,
     check_study,
     check_unit,
-    consent_folder,
 )
 from heterofedsyn.site.log import PacedLog
 from heterofedsyn.site.reading import count
@@ -55,6 +55,12 @@ MOST_WAITING = 60
 _MOST_TABLES = 2
 """Encoded tables that are kept: studies differ in their schema's atoms and in their unit."""
 
+_MOST_READINGS = 64
+"""Times that the rows are read for one study: with others between, each query may need it.
+
+A reading that fails counts here alone: it is no fault of the study, but must come to an end too.
+"""
+
 _MOST_WORDS = 500
 """Characters of one refusal in the steward's log; a hub chooses some of them."""
 
@@ -75,6 +81,13 @@ class Refused(HeterofedsynError):
         """A refusal with its reason and what the steward should know."""
         super().__init__(text if len(text) <= _MOST_WORDS else text[:_MOST_WORDS] + " ...")
         self.reason = reason
+
+
+class _Outage(Refused):
+    """The rows cannot be read: no fault of the study that needs them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(Reason.UNAVAILABLE, text)
 
 
 class Agent:
@@ -102,6 +115,7 @@ class Agent:
         self._log = self._paced.write
         self._refused: dict[str, _Refusals] = {}
         self._tables: OrderedDict[tuple[str, str | None, int], Counts] = OrderedDict()
+        self._readings: Counter[str] = Counter()
         self._turns = Turns(MOST_WAITING)
 
     @property
@@ -118,7 +132,7 @@ class Agent:
         try:
             study = study_of(message)
             # Who has no consent, or asked too much in vain, waits for no turn and takes none.
-            consent_folder(self._settings, study)
+            check_not_withdrawn(self._settings, study)
             refused = self._refused.setdefault(study, _Refusals())
             refused.check(study, self._limits(self._settings.again()))
             # One query at a time: two that fit alone must not both be answered if they do not
@@ -156,6 +170,8 @@ class Agent:
                     return self._answer(message, now, limits)
                 finally:
                     worked = time.monotonic() - begun
+        except _Outage:
+            raise
         except BaseException:
             refused.queries += 1
             refused.seconds += worked
@@ -203,10 +219,19 @@ class Agent:
         Raises:
             Refused: as unavailable, whatever is wrong: rows may be what is wrong.
         """
+        encoding, plan = study.encoding, study.plan
+        if (encoding.fingerprint, plan.unit, plan.rows_per_unit) not in self._tables:
+            if self._readings[study.fingerprint] >= _MOST_READINGS:
+                raise Refused(
+                    Reason.UNAVAILABLE,
+                    f"the rows were read {_MOST_READINGS} times for study "
+                    f"{short(study.fingerprint)}; start the agent again if it may go on",
+                )
+            self._readings[study.fingerprint] += 1
         try:
-            return self._read(study.encoding, study.plan.unit, study.plan.rows_per_unit)
+            return self._read(encoding, plan.unit, plan.rows_per_unit)
         except Exception as error:
-            raise Refused(Reason.UNAVAILABLE, _words(error)) from None
+            raise _Outage(_words(error)) from None
 
     def _read(self, schema: Schema, unit: str | None, most: int, *, strict: bool = False) -> Counts:
         """Rows read before a hub asks may be refused; later on, what a row holds changes nothing

@@ -177,8 +177,7 @@ def approved(settings: SiteSettings, fingerprint: str, account: Account) -> tupl
         HeterofedsynError: if what is there cannot be read.
     """
     study, consent = recorded(settings, fingerprint)
-    if (settings.studies / fingerprint / WITHDRAWN).exists():
-        raise NotApproved(f"consent to study {short(fingerprint)} was withdrawn")
+    check_not_withdrawn(settings, fingerprint)
     if consent.repaired != account.repaired:
         raise NotApproved(
             f"the ledger was repaired after study {short(fingerprint)} was approved, so what the "
@@ -201,6 +200,16 @@ def consent_folder(settings: SiteSettings, fingerprint: str) -> Path:
     if not (folder / CONSENT).exists():
         raise NotApproved(f"study {short(fingerprint)} was not approved")
     return folder
+
+
+def check_not_withdrawn(settings: SiteSettings, fingerprint: str) -> None:
+    """Refuse a study whose consent was never given or was taken back; nothing of it is read.
+
+    Raises:
+        NotApproved: saying which.
+    """
+    if (consent_folder(settings, fingerprint) / WITHDRAWN).exists():
+        raise NotApproved(f"consent to study {short(fingerprint)} was withdrawn")
 
 
 def recorded(settings: SiteSettings, fingerprint: str) -> tuple[Study, Consent]:
