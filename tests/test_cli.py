@@ -300,8 +300,11 @@ def test_there_may_be_more_sites_than_rows(desk: Desk) -> None:
 
 
 def test_files_are_pooled(desk: Desk) -> None:
-    pyarrow.parquet.write_table(pyarrow.csv.read_csv("d.csv"), "d.parquet")
-    many = ["--data", "d.csv", "--data", "d.parquet"] * 20
+    many = []
+    for number in range(20):
+        Path(f"{number}.csv").write_bytes(Path("d.csv").read_bytes())
+        pyarrow.parquet.write_table(pyarrow.csv.read_csv("d.csv"), f"{number}.parquet")
+        many += ["--data", f"{number}.csv", "--data", f"{number}.parquet"]
     assert desk.simulate(*PLAIN, *many, "--sites", "1", epsilon="100") == 0
     assert abs(load("release").run.noisy_total - 12_000) < 100
 
