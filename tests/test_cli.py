@@ -601,7 +601,7 @@ def test_a_few_bytes_do_not_have_millions_of_rows_drawn_unasked(
     assert desk.run("sample", release) == 2
     assert "--rows" in desk.err
     assert not desk.out
-    assert desk.run("sample", release, "--rows", total) == 0
+    assert desk.run("sample", release, "--rows", str(total)) == 0
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("nvflare")
@@ -29,6 +30,7 @@ from heterofedsyn.engines.nvflare.task import (
     PROGRESS_FILE,
     QUERY,
     REASON,
+    RELEASE,
     RESULT,
     SECONDS,
     STUDY_FILE,
@@ -41,6 +43,7 @@ from heterofedsyn.hub import Absence
 from heterofedsyn.hub.rounds import Reply
 from heterofedsyn.protocol import Answer, encode
 from heterofedsyn.schema import CategoricalColumn, Schema
+from heterofedsyn.simulate import FederatedSynthesizer
 from heterofedsyn.site.agent import Reason
 from quorum_support import SITES, asked, study_of
 from site_support import make_study
@@ -175,6 +178,20 @@ def test_no_letter_of_a_study_means_anything_to_nvflare(
     progress = read_progress(run / RESULT / PROGRESS_FILE)
     assert progress.study == study.fingerprint
     assert "no rounds to resume" in progress.message  # so that this test asks no site
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_the_server_writes_a_safe_csv_when_the_coordinator_asks(safe: bool, tmp_path: Path) -> None:
+    schema = Schema((CategoricalColumn("c", ("=1+1", "other")),))
+    job = write_job(make_study(schema), tmp_path / "job", rows=50, safe_csv=safe)
+    synthesizer = FederatedSynthesizer(
+        schema, epsilon=5.0, delta=1e-9, noise_seed=1, method="independent"
+    )
+    rows = pa.table({"c": ["=1+1", "other"] * 100})
+    release = synthesizer.fit([rows, rows.slice(0)]).release
+    as_nvflare_reads(job, tmp_path / "root")._save(release, tmp_path / "hub")
+    written = (tmp_path / "hub" / RELEASE / "synthetic.csv").read_text("utf-8")
+    assert ("'=1+1" in written, '"=1+1' in written) == (safe, not safe)
 
 
 @given(st.text(min_size=1))

@@ -497,5 +497,10 @@ def test_commands_write_a_safe_csv_when_asked(desk: Desk) -> None:
     assert '"=a' not in (desk.folder / "x.csv").read_text()
     assert desk.run("sample", "release", "--rows", "50", "--out", "y.csv") == 0
     assert '"=a' in (desk.folder / "y.csv").read_text()
+    demo = ("demo", "--patients", "1000", "--method", "independent", "--out", "demo")
+    with pytest.MonkeyPatch.context() as patch:  # none of its own categories would be a formula
+        patch.setattr("heterofedsyn.hub.sampling._FORMULA", r"\A(female)")
+        assert desk.run(*demo, "--safe-csv") == 0, desk.err
+    assert "'female" in (desk.folder / "demo" / "synthetic.csv").read_text()
     desk.run("sample", "release", "--safe-csv", "--out", "x.parquet")
     desk.refused(2, "--safe-csv is for CSV")

@@ -10,7 +10,9 @@ import typer
 from heterofedsyn.errors import UsageError
 
 SchemaFile = Annotated[Path, typer.Option(help="The public schema (TOML).")]
-Epsilon = Annotated[float, typer.Option(help="Privacy budget of every record.")]
+Epsilon = Annotated[
+    float, typer.Option(help="Privacy budget of every record; with a unit, of every person.")
+]
 Delta = Annotated[float, typer.Option(help="Below 1 / (all rows); 1e-9 is usual.")]
 TrustModel = Annotated[
     str,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heterofedsyn.cli._options import NoiseSeed, Overwrite
+from heterofedsyn.cli._options import NoiseSeed, Overwrite, SafeCsv
 from heterofedsyn.cli._show import say
 
 BASELINE = "independent"
@@ -23,6 +23,7 @@ def demo(
     method: Annotated[str, typer.Option(help="As in `simulate`.")] = "wavetree",
     seed: NoiseSeed = None,
     overwrite: Overwrite = False,
+    safe_csv: SafeCsv = False,
 ) -> None:
     """Make a private synthetic table of five invented hospitals.
 
@@ -61,7 +62,7 @@ def demo(
 
     release = main.fit(tables, watch=watch).release
     note(f"building the table, and one without any dependence ({BASELINE}) to compare with")
-    release.save(out, overwrite=replaced)
+    release.save(out, overwrite=replaced, safe_csv=safe_csv)
     described = write_report(out)
     truth = plain.encode(list(tables.values())).table
     ours, baseline = (

@@ -12,6 +12,7 @@ from heterofedsyn.cli._options import (
     Delta,
     Epsilon,
     Overwrite,
+    SafeCsv,
     SchemaFile,
     Settings,
     check_file,
@@ -164,6 +165,7 @@ def run(
         typer.Option(help="Synthetic rows; the noisy total, at most 10 million, unless given."),
     ] = None,
     overwrite: Overwrite = False,
+    safe_csv: SafeCsv = False,
 ) -> None:
     """Run a study over the federation and write its release.
 
@@ -183,7 +185,7 @@ def run(
     check_target(out, overwrite=overwrite)
     with connect(kit, user) as hub:
         shown = _Shown()
-        job = hub.submit(found, resume=resume, rows=rows)
+        job = hub.submit(found, resume=resume, rows=rows, safe_csv=safe_csv)
         note(f"study {found.fingerprint} over {count(len(found.plan.sites), 'site')}, job {job}")
         try:
             status = hub.watch(job, shown.show)

@@ -60,16 +60,20 @@ class StudyController(Controller):  # type: ignore[misc]
         study: the study file's text, packed.
         resume: continue from the rounds that are kept from an earlier job.
         rows: synthetic rows of the release; the noisy total, within reason, unless given.
+        safe_csv: as in `Release.save`.
     """
 
     takes_simulated = False
     """Whether answers with the noise of a simulation count, which protects nobody."""
 
-    def __init__(self, study: str, resume: bool = False, rows: int | None = None) -> None:
+    def __init__(
+        self, study: str, resume: bool = False, rows: int | None = None, safe_csv: bool = False
+    ) -> None:
         super().__init__(task_check_period=0.1)
         self._packed = study
         self._resume = resume
         self._rows = rows
+        self._safe_csv = safe_csv
         self._turn = Lock()
         self._progress = Progress(study="")
         self._result: Path | None = None
@@ -194,9 +198,9 @@ class StudyController(Controller):  # type: ignore[misc]
 
     def _save(self, release: Release, folder: Path) -> None:
         rows = min(release.run.noisy_total, MOST_UNASKED) if self._rows is None else self._rows
-        release.save(folder / RELEASE, rows=rows, overwrite=True)
-        if self._result is not None:
-            release.save(self._result / RELEASE, rows=rows, overwrite=True)
+        for place in (folder, self._result):
+            if place is not None:
+                release.save(place / RELEASE, rows=rows, overwrite=True, safe_csv=self._safe_csv)
 
     def _stop(self, message: str, wrong_use: bool, fl_ctx: FLContext) -> None:
         self._note(

@@ -60,7 +60,14 @@ def job_name(study: Study) -> str:
     return f"heterofedsyn-{study.fingerprint}"
 
 
-def write_job(study: Study, folder: Path, *, resume: bool = False, rows: int | None = None) -> Path:
+def write_job(
+    study: Study,
+    folder: Path,
+    *,
+    resume: bool = False,
+    rows: int | None = None,
+    safe_csv: bool = False,
+) -> Path:
     """Write the job of a study: configuration only, for its own sites only."""
     meta = {
         "name": job_name(study),
@@ -74,7 +81,12 @@ def write_job(study: Study, folder: Path, *, resume: bool = False, rows: int | N
             {
                 "id": "study",
                 "path": CONTROLLER,
-                "args": {"study": pack(study.to_toml()), "resume": resume, "rows": rows},
+                "args": {
+                    "study": pack(study.to_toml()),
+                    "resume": resume,
+                    "rows": rows,
+                    "safe_csv": safe_csv,
+                },
             }
         ],
         "components": [],
@@ -106,11 +118,13 @@ class Hub:
     def __init__(self, session: Any) -> None:
         self._session = session
 
-    def submit(self, study: Study, *, resume: bool, rows: int | None = None) -> str:
+    def submit(
+        self, study: Study, *, resume: bool, rows: int | None = None, safe_csv: bool = False
+    ) -> str:
         """Submit the study; the number of its job comes back."""
         with tempfile.TemporaryDirectory() as scratch, _plain("submit the study"):
             folder = Path(scratch) / job_name(study)
-            job = write_job(study, folder, resume=resume, rows=rows)
+            job = write_job(study, folder, resume=resume, rows=rows, safe_csv=safe_csv)
             found: str = self._session.submit_job(str(job))
             return found
 
