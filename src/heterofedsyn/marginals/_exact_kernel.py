@@ -24,6 +24,14 @@ def multiply(counts: Integers, matrix: NDArray[np.int32], out: Integers) -> None
 
 
 @njit(cache=True, nogil=True)
+def merge(table: Integers, down: Integers, across: Integers, out: Integers) -> None:
+    """Add every cell of a table to the cell of `out` that its row and column are mapped to."""
+    for i in range(table.shape[0]):
+        for j in range(table.shape[1]):
+            out[down[i], across[j]] += table[i, j]
+
+
+@njit(cache=True, nogil=True)
 def distance(joint: Integers, rows: Integers, columns: Integers) -> tuple[np.uint64, np.uint64]:
     """sum |n C - A B| of a table C with sums A and B and total n, in two words of 64 bits."""
     total = np.uint64(rows.sum())

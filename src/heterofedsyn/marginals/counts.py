@@ -20,8 +20,8 @@ _MOST_KEPT = 2**25
 _CELLS_PER_GROUP_NUMBER = 5
 """What a number in the map of a key weighs: up to 40 bytes, its object and a reference to it."""
 
-_MOST_MAPS = 4
-"""Views of one clique that are counted each by itself."""
+MOST_MAPS = 4
+"""Views of one clique that are counted each by itself; more are added up from its table."""
 
 _MOST_WHOLE_CELLS = 2**24
 """Of tables from which views are added up: 128 MiB."""
@@ -92,7 +92,7 @@ class Counts(ABC):
         room = _MOST_WHOLE_CELLS
         for clique, times in cliques.items():
             cells = self.domain.cells(clique)
-            if times > _MOST_MAPS and cells <= min(room, self.size):
+            if times > MOST_MAPS and cells <= min(room, self.size):
                 often[clique] = whole(clique)
                 room -= cells
         asked = [view for view in views if clique_of(view) not in often]
@@ -204,19 +204,19 @@ def _mapped(block: Block, sides: Sequence[Side], inner: Domain) -> Block:
 
 
 def _added_up(counts: Integers, clique: Clique, view: View, domain: Domain) -> Integers:
-    """The counts of a view from those of a clique that has all its attributes."""
-    merged = counts.reshape(domain.shape(clique))
+    """The counts of a view from those of a clique of one or two that has all its attributes."""
+    from heterofedsyn.marginals._exact_kernel import merge
+
     groups = dict(view)
-    for axis, name in enumerate(clique):
-        to = groups[name] if name in groups else (0,) * domain.size(name)
-        if to is not None:
-            merged = _merge(merged, np.array(to), axis)
+    maps = [_map(groups[name] if name in groups else (), domain.size(name)) for name in clique]
+    down, across = maps if len(maps) == 2 else (*maps, _map((), 1))
+    merged = np.zeros((int(down.max()) + 1, int(across.max()) + 1), np.int64)
+    merge(np.ascontiguousarray(counts).reshape(len(down), len(across)), down, across, merged)
     return merged.ravel()
 
 
-def _merge(table: Integers, to: Integers, axis: int) -> Integers:
-    """A table after adding up values of one axis by their group numbers."""
-    moved = np.moveaxis(table, axis, 0)
-    merged = np.zeros((int(to.max()) + 1, *moved.shape[1:]), dtype=np.int64)
-    np.add.at(merged, to, moved)
-    return np.moveaxis(merged, 0, axis)
+def _map(groups: tuple[int, ...] | None, size: int) -> Integers:
+    """The group of each value: as given, each its own for None, or one for all if none is given."""
+    if groups is None:
+        return np.arange(size)
+    return np.array(groups, np.int64) if groups else np.zeros(size, np.int64)

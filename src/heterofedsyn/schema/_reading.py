@@ -24,6 +24,12 @@ _SIGNED = r"^[+-]?[0-9]{1,38}$"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:inf|infinity)$|^(?i:nan)$"
 _WHOLE_DECIMAL = r"^(-?(?:0|[1-9][0-9]*))\.0*$"
 _FRACTION = r"(?:\.0+|(\.[0-9]*[1-9])0+)$"
+_UTF8 = (
+    r"^(?:[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]"
+    r"|[\xe1-\xec\xee\xef][\x80-\xbf]{2}|\xed[\x80-\x9f][\x80-\xbf]"
+    r"|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})*$"
+)
+"""Bytes that are text (RFC 3629); Arrow matches bytes, not letters, in binary arrays."""
 _ISO = (
     r"^(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
     r"(?:[Tt ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,][0-9]+)?)?"
@@ -176,20 +182,8 @@ def integer_form(text: pa.Array) -> pa.Array:
 
 def only_text(array: pa.Array) -> pa.Array:
     """The same texts; null where the bytes are no text, which not every reader looks at."""
-    try:
-        array.cast(pa.large_binary()).cast(pa.large_string())
-    except pa.ArrowInvalid:
-        cells = array.cast(pa.large_binary()).to_pylist()
-        return pc.if_else(pa.array([cell is None or _is_utf8(cell) for cell in cells]), array, None)
-    return array
-
-
-def _is_utf8(cell: bytes) -> bool:
-    try:
-        cell.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    is_utf8 = pc.match_substring_regex(array.cast(pa.large_binary()), pattern=_UTF8)
+    return pc.if_else(is_utf8, array, None)
 
 
 def no_values(text: pa.Array) -> Mask:
@@ -259,9 +253,8 @@ def _whole_numbers_of_text(text: pa.Array) -> Cells:
     short = pc.fill_null(short, False)
     values = pc.if_else(short, text, "0").cast(pa.int64()).to_numpy()
     missing, read = is_empty(text), mask(short)
+    # Also if there are none: whether a row is written in another way must not show in the time.
     rest = np.flatnonzero(~read & ~missing)
-    if not len(rest):
-        return Cells(values, missing, read)
     values = values.copy()
     others = text.take(pa.array(rest))
     signed = pc.match_substring_regex(others, pattern=_SIGNED)

@@ -17,6 +17,9 @@ from heterofedsyn.schema import _reading
 
 _TRAILING_ZEROS = r"^(-?[0-9]+\.[0-9]*[1-9])0+$"
 _WORTH_SORTING = 2**18
+_SORTINGS = 4
+"""How often rows are sorted while they arrive, at most, if there are no more than declared."""
+
 _STEP, _FIRST, _SECOND = (
     np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
@@ -57,18 +60,22 @@ class People:
     order in which rows arrive, their batches and the rows of others have no part in it.
     """
 
-    def __init__(self, most: int, none: Codes) -> None:
+    def __init__(self, most: int, none: Codes, size: int | None = None) -> None:
         """Nobody yet.
 
         Args:
             most: rows of one unit that count.
             none: codes of no rows, of the shape and type of all others.
+            size: how many rows there are at most, rounded up, if that is declared: how often they
+                are sorted follows it, since whoever waits for them sees how long that takes.
         """
         self._most = most
         self._number: dict[str, int] = {}
         self._salts: Integers = np.zeros(0, np.int64)
         self._rows = [_Rows(self._salts, self._salts, none)]
-        self._waiting = self._settled = 0
+        self._waiting = self._sorted = 0
+        self._room = max(_WORTH_SORTING, (size or 0) // _SORTINGS)
+        self._sortings = (size or 0) // self._room
 
     def admit(self, codes: Codes, identities: pa.DictionaryArray) -> None:
         """Takes in rows that fit, with the unit of each."""
@@ -78,28 +85,39 @@ class People:
         fresh = [text for text, number in zip(entries, known, strict=True) if number >= before]
         self._salts = np.append(self._salts, salts(fresh))
         numbers = np.array(known, np.int64)[identities.indices.to_numpy()]
-        self._rows.append(_Rows(numbers, ranks(codes, self._salts[numbers]), codes))
-        self._waiting += len(numbers)
-        # Sorted anew only when there is as much again: memory grows with what is kept.
-        if self._waiting > max(self._settled, _WORTH_SORTING):
-            self._settle()
+        rows = _Rows(numbers, ranks(codes, self._salts[numbers]), codes)
+        while many := min(len(rows.numbers), self._room - self._waiting):
+            self._rows.append(_Rows(*(part[..., :many] for part in rows)))
+            rows = _Rows(*(part[..., many:] for part in rows))
+            self._waiting += many
+            if self._waiting == self._room:
+                self._settle()
 
     def kept(self) -> tuple[Integers, Codes]:
-        """The unit's number and the codes of every row that counts, after all were taken in."""
+        """The unit's number and the codes of every row that counts, after all were taken in.
+
+        Rows are sorted as often as if there were as many as declared.
+        """
         self._settle()
+        while self._sorted <= self._sortings:
+            self._settle()
         (rows,) = self._rows
         return rows.numbers, rows.codes
 
     def _settle(self) -> None:
         rows = _Rows(*(np.concatenate(part, axis=-1) for part in zip(*self._rows, strict=True)))
-        order = np.lexsort((rows.ranks, rows.numbers))
-        numbers, found = rows.numbers[order], rows.ranks[order]
-        if np.any((numbers[1:] == numbers[:-1]) & (found[1:] == found[:-1])):
-            order = np.lexsort((*rows.codes, rows.ranks, rows.numbers))  # the codes break ties
+        # The codes break ties; they are sorted also if there are none, which must not show.
+        order = np.lexsort((*rows.codes, rows.ranks, rows.numbers))
+        numbers = rows.numbers[order]
         place = np.arange(len(order)) - np.searchsorted(numbers, numbers)
         chosen = order[place < self._most]
         self._rows = [_Rows(rows.numbers[chosen], rows.ranks[chosen], rows.codes[:, chosen])]
-        self._waiting, self._settled = 0, len(chosen)
+        self._waiting = 0
+        self._sorted += 1
+        if self._sorted > self._sortings:
+            # More than was declared, or nothing was: memory grows with what is kept, and rows are
+            # sorted anew only when there are as many again.
+            self._room = max(self._room, len(chosen))
 
 
 class _Rows(NamedTuple):

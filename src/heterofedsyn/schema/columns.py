@@ -342,13 +342,13 @@ class CategoricalColumn(Column):
             return _reading.nothing(array)
         codes = _reading.positions(array, self.values)
         missing = (codes < 0) & _reading.is_empty(array)
+        # Also if there are none: whether a row is written in another way must not show in the time.
         rest = np.flatnonzero((codes < 0) & ~missing)
-        if len(rest):
-            forms = _reading.integer_form(array.take(pa.array(rest)))
-            unknown = -1 if self.other is None else self.values.index(self.other)
-            by_form = np.array([*self._by_form.values(), unknown])
-            found = by_form[_reading.positions(forms, tuple(self._by_form))]
-            codes[rest] = np.where(_reading.no_values(forms), -1, found)
+        forms = _reading.integer_form(array.take(pa.array(rest)))
+        unknown = -1 if self.other is None else self.values.index(self.other)
+        by_form = np.array([*self._by_form.values(), unknown])
+        found = by_form[_reading.positions(forms, tuple(self._by_form))]
+        codes[rest] = np.where(_reading.no_values(forms), -1, found)
         return _reading.Cells(codes, missing, codes >= 0)
 
     def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:

@@ -130,7 +130,20 @@ class Encoder:
     all without a unit column.
     """
 
-    def __init__(self, schema: Schema, unit: str | None = None, max_rows_per_unit: int = 1) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        unit: str | None = None,
+        max_rows_per_unit: int = 1,
+        declared: int | None = None,
+    ) -> None:
+        """An encoder that has read nothing.
+
+        Args:
+            unit: the column that says whose a row is.
+            declared: how many rows there are at most, rounded up, by the word of their owner; it
+                steers how often those of units are sorted.
+        """
         if max_rows_per_unit < 1:
             raise UsageError(f"max_rows_per_unit is {max_rows_per_unit}; it must be at least 1")
         self.columns = columns_of(schema, unit)
@@ -138,6 +151,7 @@ class Encoder:
         self._kind = code_type(schema.domain)
         self._unit = unit
         self._most = max_rows_per_unit
+        self._declared = declared
         self._rows_read = self._rows_dropped = self._rows_over = 0
         self._misfits: Counter[str] = Counter()
 
@@ -160,7 +174,7 @@ class Encoder:
                 yield Part(self.fitting(batch)[0])
             return
         none = np.empty((len(self._schema.columns), 0), self._kind)
-        people = _units.People(self._most, none)
+        people = _units.People(self._most, none, self._declared)
         fitted = 0
         for batch in batches:
             codes, identities = self.fitting(batch)

@@ -72,9 +72,7 @@ class Lines:
         return data[found.end() :]
 
     def _kept(self, whole: bytes) -> bytes:
-        if b'"' not in whole and not _has_long(whole):
-            self._count(whole)
-            return whole
+        # Every line is looked at, quotes or not: whether there are any must not show in the time.
         kept, place = [], 0
         for begin, end in _unreadable(whole):
             self._count(whole[place:begin])
@@ -108,16 +106,6 @@ def _last_end(data: bytes, begin: int, end: int) -> int:
     return max(data.rfind(b"\n", begin, end), data.rfind(b"\r", begin, end))
 
 
-def _has_long(whole: bytes) -> bool:
-    place = 0
-    while place + MOST_LINE_BYTES < len(whole):
-        last = _last_end(whole, place, place + MOST_LINE_BYTES)
-        if last < 0:
-            return True
-        place = last + 1
-    return False
-
-
 def _unreadable(whole: bytes) -> list[tuple[int, int]]:
     """Where lines begin and end, with their line breaks, that cannot be read by themselves."""
     letters = np.frombuffer(whole, np.uint8)
@@ -130,8 +118,6 @@ def _unreadable(whole: bytes) -> list[tuple[int, int]]:
     many = np.diff(np.searchsorted(quotes, ends), prepend=0)
     bad |= many % 2 == 1
     # Each second quote of a line, the first included, opens a cell or follows the one before it.
-    if not bad.any() and _MAY_OPEN[letters[quotes[::2] - 1]].all():
-        return []
     lines = np.repeat(np.arange(len(ends)), many)
     number = np.arange(len(quotes)) - (np.cumsum(many) - many)[lines]
     opens = (quotes == begins[lines]) | _MAY_OPEN[letters[quotes - 1]]

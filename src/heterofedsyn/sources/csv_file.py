@@ -103,7 +103,7 @@ class CsvSource(Source):
                 for batch in reader:
                     rows += batch.num_rows
                     self._check(lines)
-                    yield skipping.readable(batch)
+                    yield batch if self.say is None else skipping.readable(batch)
         except _TROUBLES as error:
             trouble = _explain(self.path, error, rows + skipping.unfitting)
             # A row is counted wrongly after a line that was taken out: name that line instead.
@@ -133,7 +133,8 @@ class CsvSource(Source):
                     if batch.num_rows:
                         rows += batch.num_rows
                         last = batch.column(self.header[-1])[-1].cast(pa.binary()).as_py()
-                        yield skipping.readable(batch.select(list(columns)))
+                        wanted = batch.select(list(columns))
+                        yield wanted if self.say is None else skipping.readable(wanted)
             # An open quote in the last row takes no other row with it, unless it spans lines.
             if rows > 1 and (self.say is None or _spans_lines(last)) and self._is_open(last):
                 raise DataError(
@@ -163,7 +164,6 @@ class _Skipping:
         """Rows with too many or too few cells."""
         self._illegible = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")(_MARK)
-        self._found = False
 
     @property
     def rows(self) -> int:
@@ -172,9 +172,7 @@ class _Skipping:
 
     def mark(self, block: bytes) -> bytes:
         """A block of the file with a mark for every byte that is no text."""
-        text = self._decoder.decode(block, final=not block)
-        self._found = self._found or NO_TEXT in text
-        return text.encode()
+        return self._decoder.decode(block, final=not block).encode()
 
     def unfit(self, row: Any) -> str:
         """What to do about a row with another number of cells."""
@@ -188,9 +186,10 @@ class _Skipping:
         return self.unfit(row)
 
     def readable(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch without a mark."""
-        if not self._found:
-            return batch
+        """The rows of a batch without a mark.
+
+        They are looked for in every batch: whoever waits must not see whether there are any.
+        """
         marked = (pc.match_substring(column, NO_TEXT) for column in batch.columns)
         kept = batch.filter(pc.invert(reduce(pc.or_, marked)))
         self._illegible += batch.num_rows - kept.num_rows
