@@ -153,7 +153,7 @@ MUTANTS = [
         (
             (
                 "privacy/ledger.py",
-                "if together([*(past.budget for past in self.charges), budget]) > self.cap:",
+                "if after > self.cap:",
                 "if budget > self.cap:",
             ),
         ),
@@ -165,7 +165,7 @@ MUTANTS = [
         (
             (
                 "privacy/ledger.py",
-                "if together([*(past.budget for past in self.charges), budget]) > self.cap:",
+                "if after > self.cap:",
                 "if budget > self.cap:",
             ),
         ),
@@ -973,7 +973,13 @@ MUTANTS = [
         "a charge from before a repair stays paid",
         "ledger",
         r"a charge from before a repair paid",
-        (("site/books.py", "                        if query in self._answered\n", ""),),
+        (
+            (
+                "site/books.py",
+                "                    del self._charged[query]",
+                "                    pass",
+            ),
+        ),
         "on disk",
     ),
     Mutant(
@@ -1175,8 +1181,8 @@ def approved(settings, study, *more):
 _true_ledgers = Books._ledgers
 def _ledgers(self, study, cap, study_cap):
     table, own = _true_ledgers(self, study, cap, study_cap)
-    charges = tuple(Charge("", entry.budget) for entry in self.account.charges)
-    return Ledger(table.table, cap, charges), own
+    repaired = sum(Fraction(entry.rho) for entry in self.account.repairs)
+    return Ledger(table.table, cap, before=table.before - repaired), own
 Books._ledgers = _ledgers
 """,
         ),

@@ -14,8 +14,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
 import pytest
+from hypothesis import given
 from hypothesis import settings as tuned
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -34,7 +36,7 @@ from heterofedsyn.errors import (
     UsageError,
 )
 from heterofedsyn.privacy.budget import Budget, together
-from heterofedsyn.site.books import Books
+from heterofedsyn.site.books import Books, _Chain, check_anchor_folder
 
 pytestmark = pytest.mark.thorough
 
@@ -840,3 +842,198 @@ def test_what_a_failed_machine_left_beside_an_anchor_is_in_nobodys_way(place: Pl
     place.charge("one")
     assert not (place.anchor.parent / ".anchor.new").exists()
     assert stat.S_IMODE(place.anchor.stat().st_mode) == 0o600
+
+
+def test_a_folder_in_the_way_beside_an_anchor_stops_nothing(place: Place) -> None:
+    (place.anchor.parent / ".anchor.new" / "full").mkdir(parents=True)
+    place.charge("one", "two")
+    assert place.read() == together([COST, COST])
+
+
+@pytest.fixture
+def victim(place: Place) -> Path:
+    """What the agent's user holds dear; its bytes are those of an anchor that would be believed."""
+    path = place.folder / "rows.csv"
+    path.write_bytes(place.anchor.read_bytes())
+    return path
+
+
+def test_a_link_that_takes_the_place_of_an_anchor_is_neither_read_nor_followed(
+    place: Place, victim: Path
+) -> None:
+    before = victim.read_bytes()
+    with place.open() as books:
+        own = place.anchor.rename(place.anchor.with_name("own"))
+        place.anchor.symlink_to(victim)
+        for _ in range(2):
+            with pytest.raises(LedgerDisputed, match="is a link"):
+                charge(books, "one")
+        assert victim.read_bytes() == before
+        own.replace(place.anchor)
+        charge(books, "one")
+    assert victim.read_bytes() == before
+    assert place.read() == COST
+
+
+def test_a_link_that_appears_between_reading_and_writing_is_replaced(
+    place: Place, victim: Path
+) -> None:
+    before = victim.read_bytes()
+
+    class Beset(Books):
+        def _put(self, chain: _Chain) -> None:
+            super()._put(chain)
+            place.anchor.unlink()
+            place.anchor.symlink_to(victim)
+
+    with Beset.open(place.folder, place.anchor) as books:
+        charge(books, "one")
+        assert not place.anchor.is_symlink()
+        charge(books, "two")
+    assert victim.read_bytes() == before
+    assert place.read() == together([COST, COST])
+
+
+def test_a_link_to_an_anchor_counts_only_where_nobody_else_can_make_one(
+    place: Place, victim: Path
+) -> None:
+    link = place.anchor.with_name("link")
+    link.symlink_to("anchor")
+    with Books.open(place.folder, link) as books:
+        charge(books, "one")
+    assert link.is_symlink()
+    assert place.read() == COST == Books.read(place.folder, link).spent
+    before = victim.read_bytes()
+    link.unlink()
+    link.symlink_to(victim)
+    link.parent.chmod(0o1777)
+    uses: list[Callable[[], object]] = [
+        lambda: Books.open(place.folder, link),
+        lambda: Books.read(place.folder, link),
+    ]
+    for use in uses:
+        with pytest.raises(LedgerDisputed, match="is a link"):
+            use()
+    Books.repair(place.folder, link, STUDY_CAP)
+    assert victim.read_bytes() == before
+    assert not link.is_symlink()
+
+
+def test_an_anchor_in_another_folder_of_the_same_name_is_not_believed(place: Place) -> None:
+    with place.open() as books:
+        own = place.anchor.parent.rename(place.anchor.parent.with_name("own"))
+        shutil.copytree(own, place.anchor.parent)
+        for _ in range(2):
+            with pytest.raises(LedgerDisputed, match="another folder"):
+                charge(books, "one")
+        shutil.rmtree(place.anchor.parent)
+        own.rename(place.anchor.parent)
+        charge(books, "one")
+    assert place.read() == COST
+
+
+def test_an_anchor_that_others_can_replace_is_refused_wherever_a_link_to_it_is(
+    place: Place, tmp_path: Path
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(place.anchor)
+    for anchor in (place.anchor, link):
+        for mode in (0o700, 0o755, 0o1700):
+            place.anchor.parent.chmod(mode)
+            check_anchor_folder(anchor)
+        for mode in (0o770, 0o707, 0o1777):
+            place.anchor.parent.chmod(mode)
+            with pytest.raises(UsageError, match=f"others can write in {place.anchor.parent}"):
+                check_anchor_folder(anchor)
+
+
+# WHAT A LONG LEDGER COSTS
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 0.3)), max_size=12), st.booleans())
+@tuned(max_examples=25, deadline=None)
+def test_running_sums_are_the_sums_of_all_charges_rounded_up_once(
+    costs: list[tuple[str, float]], repaired: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(Path(folder))
+        if repaired:
+            place.anchor.unlink()
+            place.repair()
+        with place.open() as books:
+            for number, (study, rho) in enumerate(costs):
+                with suppress(BudgetExceeded):
+                    charge(books, f"{number}", Budget(rho), study)
+                found = books.account
+                booked = [entry.budget for entry in (*found.charges, *found.repairs)]
+                assert found.spent == together(booked) <= CAP
+                for one in "abc":
+                    own = together(c.budget for c in found.charges if c.study == one)
+                    assert books.spent_on(one) == found.spent_on(one) == own <= STUDY_CAP
+            assert books.account == Books.read(place.folder, place.anchor)
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many functions some work calls."""
+    found = 0
+
+    def note(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal found
+        found += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def test_what_a_query_costs_does_not_grow_with_the_ledger(place: Place) -> None:
+    with place.open() as books:
+
+        def ask(number: int) -> None:
+            books.charge("s", f"{number}", "q", Budget(1e-5), cap=CAP, study_cap=CAP)
+            books.keep(f"{number}", b"an answer")
+            assert books.account.spent >= books.spent_on("s") > Budget(0.0)
+            assert books.stored_on("s") > 0
+
+        early = [calls(lambda: ask(number)) for number in range(10)]  # noqa: B023
+        for number in range(10, 150):
+            ask(number)
+        late = [calls(lambda: ask(number)) for number in range(150, 160)]  # noqa: B023
+        assert max(late) < max(early) + 50
+
+
+@pytest.mark.parametrize(
+    "label", ["\x01" * 200, "\x1b[2J\n" * 40, "\u202e" * 200, "\U0001f600" * 200]
+)
+def test_a_label_cannot_fill_the_ledger_nor_say_what_cannot_be_printed(
+    place: Place, label: str
+) -> None:
+    place.charge("one")
+    before = place.ledger.stat().st_size
+    with place.open() as books:
+        books.charge("study", "two", label, COST, cap=CAP, study_cap=STUDY_CAP)
+        kept = books.account.charges[-1].label
+    assert kept.isprintable()
+    assert len(kept) == 80
+    assert place.ledger.stat().st_size - before < 700
+
+
+def test_what_a_study_stores_is_its_entries_its_queries_and_its_answers(place: Place) -> None:
+    founding = place.ledger.stat().st_size
+    with place.open() as books:
+        for number in range(6):
+            charge(books, f"{number}", study="ab"[number % 2])
+            if number < 4:
+                books.keep(f"{number}", b"an answer" * number, b"a query")
+        answers = {path.name: path.stat().st_size for path in (place.folder / "answers").iterdir()}
+        whole = place.ledger.stat().st_size - founding + sum(answers.values())
+        found = [books.stored_on(study) for study in "ab"]
+        assert sum(found) == whole
+        assert books.stored_on("c") == 0
+        assert books.stored_on("b", but="3") == found[1] - answers["3"]
+        assert books.stored_on("a", but="3") == books.stored_on("a", but="4") == found[0]
+    with place.open() as books:
+        assert [books.stored_on(study) for study in "ab"] == found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 
 from heterofedsyn.cli.site import app
 from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol import Study
 from heterofedsyn.site.books import Account, Books
 from heterofedsyn.site.consent import (
@@ -22,6 +25,7 @@ from heterofedsyn.site.consent import (
     NotApproved,
     approve,
     approved,
+    check_unit,
     recorded,
     withdraw,
 )
@@ -229,3 +233,86 @@ def test_a_consent_cannot_be_moved_to_another_study(settings: SiteSettings) -> N
     (settings.studies / study.fingerprint).rename(settings.studies / other.fingerprint)
     with pytest.raises(NotApproved, match="changed after"):
         approved(settings, other.fingerprint, account(settings))
+
+
+# LEDGERS THAT DO NOT SAY WHAT THEY PROTECT
+
+
+def old_site(place: Path, *units: str | None) -> tuple[SiteSettings, list[Study]]:
+    """A site whose ledger was charged for a study of each unit, when it said no unit itself."""
+    settings = make_site(place)
+    for path in (settings.folder / "ledger", settings.anchor):
+        path.unlink()
+    Books.create(settings.folder, settings.anchor)
+    studies = [make_study(unit=unit, seed=number) for number, unit in enumerate(units)]
+    with Books.open(settings.folder, settings.anchor) as books:
+        for study in studies:
+            folder = settings.studies / study.fingerprint
+            folder.mkdir()
+            study.save(folder / STUDY)
+            whole = Budget(1.0)
+            one = Budget(0.01)
+            books.charge(study.fingerprint, study.fingerprint, "q", one, cap=whole, study_cap=whole)
+    assert account(settings).unit == ""
+    return settings, studies
+
+
+@pytest.mark.parametrize("repaired", [False, True])
+@pytest.mark.parametrize(("own", "other"), [(None, "a0"), ("a0", None), ("a0", "a1")])
+def test_an_old_ledger_protects_what_the_studies_protect_that_it_was_charged_for(
+    tmp_path: Path, own: str | None, other: str | None, repaired: bool
+) -> None:
+    settings, _ = old_site(tmp_path, own, own)
+    if repaired:  # and no charge is left to say it
+        (settings.folder / "ledger").unlink()
+        Books.repair(settings.folder, settings.anchor, settings.study_cap)
+        assert account(settings).charges == ()
+    changed, same = replace(settings, unit=other), replace(settings, unit=own)
+    with pytest.raises(NotApproved, match="one for life"):
+        check_unit(changed, account(settings))
+    with pytest.raises(NotApproved, match="one for life"):
+        approve(changed, make_study(unit=other), who=WHO, now=NOW)
+    check_unit(same, account(settings))
+    study = make_study(unit=own, seed=9)
+    approve(same, study, who=WHO, now=NOW)
+    approved(same, study.fingerprint, account(settings))
+
+
+@pytest.mark.parametrize("unit", [None, "a0"])
+def test_an_old_ledger_that_was_charged_for_several_units_guarantees_none(
+    tmp_path: Path, unit: str | None
+) -> None:
+    settings, _ = old_site(tmp_path, None, "a0")
+    with pytest.raises(NotApproved, match="every 'a0' and every 'record'"):
+        check_unit(replace(settings, unit=unit), account(settings))
+
+
+def test_an_old_ledger_whose_studies_are_gone_or_changed_is_refused(tmp_path: Path) -> None:
+    settings, (first, second) = old_site(tmp_path, None, None)
+    path = settings.studies / second.fingerprint / STUDY
+    first.save(path)
+    with pytest.raises(NotApproved, match="does not say what it protects") as caught:
+        check_unit(settings, account(settings))
+    assert "\n" not in str(caught.value)
+    shutil.rmtree(path.parent)
+    with pytest.raises(NotApproved, match="does not say what it protects"):
+        check_unit(settings, account(settings))
+    path.parent.mkdir()
+    second.save(path)
+    check_unit(settings, account(settings))
+
+
+def test_serve_refuses_an_old_ledger_of_another_unit(tmp_path: Path) -> None:
+    settings, _ = old_site(tmp_path, "a0")
+    found = CliRunner().invoke(app, ["serve", "--folder", str(settings.folder)])
+    assert isinstance(found.exception, NotApproved)
+    assert "one for life" in str(found.exception)
+
+
+def test_serve_refuses_an_anchor_that_others_can_replace(tmp_path: Path) -> None:
+    settings = make_site(tmp_path)
+    settings.anchor.parent.chmod(0o1777)
+    found = CliRunner().invoke(app, ["serve", "--folder", str(settings.folder)])
+    assert isinstance(found.exception, UsageError)
+    assert "others can write" in str(found.exception)
+    assert any("others can write" in remark for remark in settings.remarks)

@@ -275,7 +275,7 @@ def serve(folder: Folder = HERE) -> None:
     First checks its own software and ledger. SIGTERM or Ctrl-C stops it.
     """
     from heterofedsyn.site.agent import Agent
-    from heterofedsyn.site.books import Books
+    from heterofedsyn.site.books import Books, check_anchor_folder
     from heterofedsyn.site.consent import check_unit
     from heterofedsyn.site.log import PacedLog
     from heterofedsyn.site.selfcheck import self_check
@@ -288,6 +288,7 @@ def serve(folder: Folder = HERE) -> None:
             f"{settings.folder} has mode {mode:04o}; nobody but the agent's user may look into it: "
             f"chmod 700 {settings.folder}"
         )
+    check_anchor_folder(settings.anchor)
     with (
         closing(PacedLog(_log)) as log,
         Books.open(settings.folder, settings.anchor) as books,

@@ -95,9 +95,9 @@ class Budget:
         return _round_down(Fraction(part.rho) / Fraction(self.rho))
 
 
-def together(parts: Iterable[Budget]) -> Budget:
-    """What several releases cost jointly, rounded up."""
-    return Budget(_round_up(sum((Fraction(part.rho) for part in parts), Fraction(0))))
+def together(parts: Iterable[Budget], before: Fraction = Fraction(0)) -> Budget:
+    """What several releases cost jointly, and with what was spent before, rounded up once."""
+    return Budget(_round_up(sum((Fraction(part.rho) for part in parts), before)))
 
 
 def epsilon_of(rho: float, delta: float, conversion: Conversion) -> float:

@@ -23,6 +23,9 @@ class Charge:
 class Ledger:
     """The charges against one table (or one study's part of it) and the cap they never exceed.
 
+    Attributes:
+        before: the sum of charges that are not listed, not rounded.
+
     >>> ledger = Ledger("icu", Budget(0.05)).charge("one-way", Budget(0.02))
     >>> ledger.spent.rho
     0.02
@@ -32,11 +35,12 @@ class Ledger:
     cap: Budget
     charges: tuple[Charge, ...] = ()
     holder: str = "table"
+    before: Fraction = Fraction(0)
 
     @property
     def spent(self) -> Budget:
         """Everything charged so far, rounded up."""
-        return together(charge.budget for charge in self.charges)
+        return together((charge.budget for charge in self.charges), self.before)
 
     def charge(self, label: str, budget: Budget) -> Ledger:
         """The ledger with one more charge.
@@ -44,7 +48,8 @@ class Ledger:
         Raises:
             BudgetExceeded: if the charge does not fit; nothing is booked then.
         """
-        if together([*(past.budget for past in self.charges), budget]) > self.cap:
+        after = together([*(past.budget for past in self.charges), budget], self.before)
+        if after > self.cap:
             left = max(0.0, self.cap.rho - self.spent.rho)
             raise BudgetExceeded(
                 f"query {label!r} costs rho={budget.rho:.6g} but only rho={left:.6g} of "

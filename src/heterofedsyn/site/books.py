@@ -11,25 +11,28 @@ is held, so that of two agents on copies of one ledger one refuses.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from heterofedsyn._files import read_whole
+from heterofedsyn._files import open_inside, read_whole
 from heterofedsyn._words import short
 from heterofedsyn.errors import LedgerDisputed, LedgerUnavailable, UsageError
 from heterofedsyn.privacy.budget import Budget, together
-from heterofedsyn.privacy.ledger import Charge, Ledger, shortfall
+from heterofedsyn.privacy.ledger import Ledger, shortfall
 
 LEDGER = "ledger"
 LOCK = "ledger.lock"
@@ -37,6 +40,9 @@ ANSWERS = "answers"
 LEDGER_VERSION: Final = 1
 MOST_KEPT_BYTES = 2**28
 MOST_ANCHOR_BYTES = 2**16
+MOST_LABEL = 80
+"""Characters of a query's label that an entry keeps: whoever asks must not fill a disk with it."""
+
 _REPAIR = "`heterofedsyn site ledger repair` books what may be missing"
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, UsageError)
 """What reading an entry or an anchor ends with that was never written here."""
@@ -45,6 +51,9 @@ _ALWAYS_NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 _READS = 20
 """How often a ledger that is being written is read again before its state is called disputed."""
+
+_MOST_LINKS = 40
+"""As many as the operating system follows."""
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="is"):
@@ -121,6 +130,8 @@ class Account:
         answers: which charged queries got an answer that may have left.
         repaired: hash of the last repair; empty if there was none.
         head: hash of the last entry, whose number is `number`.
+        booked: the sum of all entries, not rounded.
+        charged: the sum of each study's charges, not rounded.
         unit: what all of it protects, for life; empty as long as that was not said.
     """
 
@@ -130,16 +141,45 @@ class Account:
     repaired: str
     head: str
     number: int
+    booked: Fraction
+    charged: Mapping[str, Fraction]
     unit: str = ""
 
     @property
     def spent(self) -> Budget:
         """Everything booked, rounded up."""
-        return together(entry.budget for entry in (*self.charges, *self.repairs))
+        return together((), self.booked)
 
     def spent_on(self, study: str) -> Budget:
         """What was charged for one study, rounded up."""
-        return together(charged.budget for charged in self.charges if charged.study == study)
+        return together((), self.charged_to(study))
+
+    def charged_to(self, study: str) -> Fraction:
+        """What was charged for one study, not rounded."""
+        return self.charged.get(study, Fraction(0))
+
+    def after(self, lines: Sequence[bytes], entries: Sequence[Entry]) -> Account:
+        """What the ledger says with these entries more; their sums are added to those there are."""
+        if not entries:
+            return self
+        booked, charged, repaired = self.booked, dict(self.charged), self.repaired
+        for line, entry in zip(lines, entries, strict=True):
+            booked += Fraction(entry.rho)
+            if isinstance(entry, Charged):
+                charged[entry.study] = charged.get(entry.study, Fraction(0)) + Fraction(entry.rho)
+            elif isinstance(entry, Repaired):
+                repaired = _hash(line)
+        return Account(
+            charges=(*self.charges, *(e for e in entries if isinstance(e, Charged))),
+            answers=(*self.answers, *(e for e in entries if isinstance(e, Answered))),
+            repairs=(*self.repairs, *(e for e in entries if isinstance(e, Repaired))),
+            repaired=repaired,
+            head=_hash(lines[-1]),
+            number=entries[-1].number,
+            booked=booked,
+            charged=charged,
+            unit=self.unit or _unit_in(entries),
+        )
 
 
 @dataclass(frozen=True)
@@ -180,7 +220,12 @@ class Books:
     """
 
     def __init__(self, folder: Path, anchor: Path, locks: Sequence[int]) -> None:
-        """Books that are locked but not read; use `open`."""
+        """Books that are locked but not read; use `open`.
+
+        Args:
+            anchor: where it is, so that no link that is made later leads elsewhere.
+            locks: the last of them is the anchor's folder.
+        """
         self._folder = folder
         self._anchor = anchor
         self._locks = tuple(locks)
@@ -188,6 +233,9 @@ class Books:
         self._chain = _Chain()
         self._charged: dict[str, Charged] = {}
         self._answered: dict[str, Answered] = {}
+        self._study_of: dict[str, str] = {}
+        self._sizes: dict[str, int] = {}
+        self._stored: dict[str, int] = {}
         self._sound = False
 
     @classmethod
@@ -213,7 +261,7 @@ class Books:
                 (folder / ANSWERS).mkdir(mode=0o700, exist_ok=True)
                 chain = _Chain().add(_opening(unit))
                 _write(folder / LEDGER, chain.data)
-                _write(anchor, msgspec.json.encode(chain.anchor))
+                _write_anchor(_place_of(anchor), chain)
 
     @classmethod
     def open(cls, folder: Path, anchor: Path) -> Books:
@@ -224,8 +272,10 @@ class Books:
             LedgerDisputed: if the ledger is not as its anchor says.
         """
         with _saying("open", folder):
-            books = cls(folder, anchor, _lock_both(folder, anchor))
+            place = _place_of(anchor)
+            books = cls(folder, place, _lock_both(folder, place))
             try:
+                _tidy(place)
                 books._load()
             except BaseException:
                 books.close()
@@ -242,6 +292,7 @@ class Books:
         """
         readings = 0
         with _saying("read", folder):
+            anchor = _place_of(anchor)
             while True:
                 known, chain = _read_anchor(anchor), _Chain.of(_read_ledger(folder))
                 readings += 1
@@ -271,6 +322,8 @@ class Books:
             LedgerDisputed: if neither ledger nor anchor is left to say what was spent.
             LedgerUnavailable: if another agent serves, or nothing can be written.
         """
+        with _saying("repair", folder):
+            anchor = _place_of(anchor)
         with _saying("repair", folder), _held(_lock_both(folder, anchor)):
             path = folder / LEDGER
             data = _read_ledger(folder) if path.exists() else None
@@ -309,7 +362,7 @@ class Books:
                 _write(folder / f"{LEDGER}.before-{number}", data)
             (folder / ANSWERS).mkdir(mode=0o700, exist_ok=True)
             _write(path, chain.data)
-            _write(anchor, msgspec.json.encode(chain.anchor))
+            _write_anchor(anchor, chain)
             return chain.account
 
     @classmethod
@@ -344,14 +397,9 @@ class Books:
         return self.account.spent_on(study)
 
     def stored_on(self, study: str, *, but: str = "") -> int:
-        """Bytes that the queries and answers of one study take on disk, but for one query."""
-        own = {charged.query for charged in self.account.charges if charged.study == study} - {but}
-        found = 0
-        with _saying("look at", self._folder):
-            for query in own & self._answered.keys():
-                with suppress(FileNotFoundError):  # a lost answer takes nothing
-                    found += (self._folder / ANSWERS / query).stat().st_size
-        return found
+        """Bytes that one study takes on disk: entries, queries and answers, but for one of them."""
+        other = self._sizes.get(but, 0) if self._study_of.get(but) == study else 0
+        return self._stored.get(study, 0) - other
 
     def afford(
         self, study: str, query: str, label: str, cost: Budget, *, cap: Budget, study_cap: Budget
@@ -393,7 +441,7 @@ class Books:
             when=_now(),
             study=study,
             query=query,
-            label=label,
+            label=_printable(label),
             rho=cost.rho,
             integers=integers,
         )
@@ -467,18 +515,16 @@ class Books:
 
     def _ledgers(self, study: str, cap: Budget, study_cap: Budget) -> tuple[Ledger, Ledger]:
         account = self.account
-        every = (*account.charges, *account.repairs)
-        own = [entry for entry in account.charges if entry.study == study]
         return (
-            Ledger(str(self._folder), cap, tuple(Charge("", entry.budget) for entry in every)),
-            Ledger(short(study), study_cap, tuple(Charge("", e.budget) for e in own), "study"),
+            Ledger(str(self._folder), cap, before=account.booked),
+            Ledger(short(study), study_cap, holder="study", before=account.charged_to(study)),
         )
 
     def _append(self, entry: Entry) -> None:
         """Write one more entry, and then the anchor."""
         self._check_open()
         with self._writing():
-            known = _read_anchor(self._anchor)
+            known = self._known()
             if known != self._chain.anchor:
                 raise LedgerDisputed(
                     f"{self._anchor} knows entry {known.number}, but this agent's last one is "
@@ -489,14 +535,25 @@ class Books:
             self._put(chain)
             os.fsync(self._ledger)
             self._write_anchor(chain)
-            self._take(chain)
+            self._chain = chain
+            self._take(chain.lines[-1], entry)
 
     def _put(self, chain: _Chain) -> None:
         line = chain.lines[-1]
-        _put(self._ledger, line, len(chain.data) - len(line))
+        _put(self._ledger, line, chain.size - len(line))
 
     def _write_anchor(self, chain: _Chain) -> None:
-        _write(self._anchor, msgspec.json.encode(chain.anchor))
+        _write_anchor(self._anchor, chain)
+
+    def _known(self) -> Anchor:
+        """What the anchor says, in the folder that is locked."""
+        with suppress(FileNotFoundError):  # as the anchor then is
+            if not os.path.samestat(self._anchor.parent.stat(), os.fstat(self._locks[-1])):
+                raise LedgerDisputed(
+                    f"{self._anchor.parent} is another folder than when the ledger was opened, so "
+                    "its anchor is not believed; put the folder back, or start the agent again"
+                )
+        return _read_anchor(self._anchor)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -519,7 +576,7 @@ class Books:
     def _load(self) -> None:
         """Take over what is on disk, and make sure that it stays there."""
         self._check_open()
-        known = _read_anchor(self._anchor)
+        known = self._known()
         if self._ledger >= 0:
             os.close(self._ledger)
             self._ledger = -1
@@ -527,8 +584,8 @@ class Books:
         data = _read_all(self._ledger)
         chain = _Chain.of(data)
         _check(chain, known, self._folder, self._anchor)
-        if len(chain.data) < len(data):
-            os.ftruncate(self._ledger, len(chain.data))
+        if chain.size < len(data):
+            os.ftruncate(self._ledger, chain.size)
         if known.number != chain.number:
             # Written again, since a failed fsync may have dropped what can still be read.
             self._put(chain)
@@ -537,26 +594,51 @@ class Books:
             _flush_folder(folder)
         if known.number != chain.number:
             self._write_anchor(chain)
-        self._take(chain)
+        self._chain = chain
+        for found in (self._charged, self._answered, self._study_of, self._sizes, self._stored):
+            found.clear()
+        for line, entry in zip(chain.lines, chain.entries, strict=True):
+            self._take(line, entry)
         self._sound = True
 
-    def _take(self, chain: _Chain) -> None:
-        """What the entries mean for the next query."""
-        self._chain = chain
-        self._charged, self._answered = {}, {}
-        for entry in chain.entries:
-            match entry:
-                case Charged():
-                    self._charged[entry.query] = entry
-                case Answered():
-                    self._answered[entry.query] = entry
-                case Repaired():
-                    # Answers to these may have left without our knowing: they must be paid again.
-                    self._charged = {
-                        query: charged
-                        for query, charged in self._charged.items()
-                        if query in self._answered
-                    }
+    def _take(self, line: bytes, entry: Entry) -> None:
+        """What one more entry means for the next query."""
+        match entry:
+            case Charged():
+                self._charged[entry.query] = entry
+                self._study_of[entry.query] = entry.study
+                self._store(entry.study, len(line))
+            case Answered():
+                self._answered[entry.query] = entry
+                self._sizes[entry.query] = self._size_of(entry.query)
+                study = self._study_of.get(entry.query, "")
+                self._store(study, len(line) + self._sizes[entry.query])
+            case Repaired():
+                # Answers to these may have left without our knowing: they must be paid again.
+                for query in self._charged.keys() - self._answered.keys():
+                    del self._charged[query]
+
+    def _store(self, study: str, many: int) -> None:
+        self._stored[study] = self._stored.get(study, 0) + many
+
+    def _size_of(self, query: str) -> int:
+        """Bytes of a stored answer; none if it is lost, or no file can have that name."""
+        try:
+            return (self._folder / ANSWERS / query).stat().st_size
+        except (FileNotFoundError, ValueError):
+            return 0
+
+
+_NOTHING = Account(
+    charges=(),
+    answers=(),
+    repairs=(),
+    repaired="",
+    head="",
+    number=-1,
+    booked=Fraction(0),
+    charged={},
+)
 
 
 @dataclass(frozen=True)
@@ -567,6 +649,12 @@ class _Chain:
     entries: tuple[Entry, ...] = ()
     rest: bytes = b""
     """What follows the last good line."""
+
+    account: Account = _NOTHING
+    """What the entries say."""
+
+    size: int = 0
+    """Bytes of all lines."""
 
     @classmethod
     def of(cls, data: bytes) -> _Chain:
@@ -584,12 +672,18 @@ class _Chain:
             lines.append(line)
             entries.append(entry)
             head, place = _hash(line), end + 1
-        return cls(tuple(lines), tuple(entries), data[place:])
+        account = _NOTHING.after(lines, entries)
+        return cls(tuple(lines), tuple(entries), data[place:], account, place)
 
     def add(self, entry: Entry) -> _Chain:
         """The chain with one more entry."""
         line = msgspec.json.encode(entry) + b"\n"
-        return _Chain((*self.lines, line), (*self.entries, entry))
+        return _Chain(
+            (*self.lines, line),
+            (*self.entries, entry),
+            account=self.account.after([line], [entry]),
+            size=self.size + len(line),
+        )
 
     @property
     def data(self) -> bytes:
@@ -597,11 +691,11 @@ class _Chain:
 
     @property
     def head(self) -> str:
-        return _hash(self.lines[-1]) if self.lines else ""
+        return self.account.head
 
     @property
     def number(self) -> int:
-        return self.entries[-1].number if self.entries else -1
+        return self.account.number
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
@@ -609,24 +703,11 @@ class _Chain:
 
     @property
     def anchor(self) -> Anchor:
-        return Anchor(self.number, self.head, together(self.budgets).rho, self.unit)
+        return Anchor(self.number, self.head, self.account.spent.rho, self.unit)
 
     @property
     def unit(self) -> str:
-        return _unit_in(self.entries)
-
-    @property
-    def account(self) -> Account:
-        repairs = [place for place, entry in enumerate(self.entries) if isinstance(entry, Repaired)]
-        return Account(
-            charges=tuple(entry for entry in self.entries if isinstance(entry, Charged)),
-            answers=tuple(entry for entry in self.entries if isinstance(entry, Answered)),
-            repairs=tuple(entry for entry in self.entries if isinstance(entry, Repaired)),
-            repaired=_hash(self.lines[repairs[-1]]) if repairs else "",
-            head=self.head,
-            number=self.number,
-            unit=self.unit,
-        )
+        return self.account.unit
 
 
 def _opening(unit: str) -> Opened:
@@ -724,7 +805,9 @@ def _read_all(file: int) -> bytes:
 def _read_anchor(anchor: Path) -> Anchor:
     found = _anchor_if_readable(anchor)
     if found is None:
-        state = "is damaged" if anchor.exists() else "is missing"
+        state = "is missing"
+        if os.path.lexists(anchor):
+            state = "is a link" if anchor.is_symlink() else "is damaged"
         raise LedgerDisputed(
             f"the anchor {anchor} {state}, so nobody can tell whether the ledger is whole; put "
             f"its disk back if that is why, else {_REPAIR}"
@@ -733,26 +816,70 @@ def _read_anchor(anchor: Path) -> Anchor:
 
 
 def _anchor_if_readable(anchor: Path) -> Anchor | None:
-    """What the anchor says, or None if it is missing or damaged."""
+    """What the anchor says, or None if it is missing, damaged or a link."""
     try:
-        found = msgspec.json.decode(read_whole(anchor, MOST_ANCHOR_BYTES), type=Anchor)
+        with open_inside(anchor.parent, anchor.name, MOST_ANCHOR_BYTES) as file:
+            found = msgspec.json.decode(file.read(), type=Anchor)
         Budget(found.rho)
     except (FileNotFoundError, *_UNREADABLE):
+        return None
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
         return None
     return found
 
 
-def _lock_both(folder: Path, anchor: Path) -> tuple[int, int]:
-    """Locks of a folder and of its anchor: copies of the folder have one anchor."""
-    own = _lock(folder / LOCK, folder)
+def others_can_write(folder: Path) -> bool:
+    """Whether anybody but this user and root can make, rename or remove files in a folder."""
+    state = folder.stat()
+    return bool(state.st_mode & 0o022) or state.st_uid not in (0, os.geteuid())
+
+
+def check_anchor_folder(anchor: Path) -> None:
+    """Refuse an anchor that others can replace.
+
+    Raises:
+        UsageError: naming its folder.
+    """
+    with _saying("look at", anchor), suppress(FileNotFoundError):  # said when it is read
+        folder = _place_of(anchor).parent
+        if others_can_write(folder):
+            raise UsageError(
+                f"others can write in {folder}, so they can replace the anchor of the ledger; make "
+                f"it the agent's own: chown it to the agent's user and chmod go-w {folder}"
+            )
+
+
+def _place_of(anchor: Path) -> Path:
+    """Where an anchor is, from the root; a link to it counts where only this user can make one."""
+    place = _from_root(anchor)
+    for _ in range(_MOST_LINKS):
+        if not place.is_symlink() or others_can_write(place.parent):
+            break
+        place = _from_root(place.parent / place.readlink())
+    return place
+
+
+def _from_root(path: Path) -> Path:
+    return Path(os.path.realpath(path.parent)) / path.name
+
+
+def _lock_both(folder: Path, anchor: Path) -> tuple[int, int, int]:
+    """Locks of a folder and of its anchor, whose folder is held: copies have one anchor."""
+    found: list[int] = []
     try:
-        place = Path(os.path.realpath(anchor))
-        if not place.parent.is_dir():
+        found.append(_lock(folder / LOCK, folder))
+        if not anchor.parent.is_dir():
             _read_anchor(anchor)  # says what that means
-        return own, _lock(place.with_name(f"{place.name}.lock"), folder)
+        found.append(_lock(anchor.with_name(f"{anchor.name}.lock"), folder))
+        found.append(os.open(anchor.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     except BaseException:
-        os.close(own)
+        for file in found:
+            os.close(file)
         raise
+    own, lock, place = found
+    return own, lock, place
 
 
 def _lock(path: Path, folder: Path) -> int:
@@ -794,14 +921,33 @@ def _saying(verb: str, path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Put a file in place whole; on return it is on disk under its name.
-
-    Others may be able to write beside an anchor, so what is made there is always new: a link that
-    somebody planted under its name is removed, not followed.
-    """
+    """Put a file of a folder of our own in place whole; on return it is on disk under its name."""
     path = Path(os.path.realpath(path))
     new = path.with_name(f".{path.name}.new")
-    new.unlink(missing_ok=True)  # left by a machine that failed, or planted
+    new.unlink(missing_ok=True)  # left by a machine that failed
+    _write_as(new, path, data)
+
+
+def _write_anchor(anchor: Path, chain: _Chain) -> None:
+    """Put an anchor in place whole; on return it is on disk under its name.
+
+    Others may be able to write beside it, so the file that is made has a name that nobody can have
+    taken, and takes the place of whatever is there: nothing there is opened, no link is followed.
+    """
+    new = anchor.with_name(f".{anchor.name}.{secrets.token_hex(8)}.new")
+    _write_as(new, anchor, msgspec.json.encode(chain.anchor))
+
+
+def _tidy(anchor: Path) -> None:
+    """Remove what a machine that failed left beside an anchor."""
+    left = re.compile(rf"\.{re.escape(anchor.name)}\.([0-9a-f]{{16}}\.)?new")
+    for path in anchor.parent.iterdir():
+        if left.fullmatch(path.name):
+            with suppress(OSError):  # it is in nobody's way
+                path.unlink()
+
+
+def _write_as(new: Path, path: Path, data: bytes) -> None:
     file = os.open(new, os.O_WRONLY | _ALWAYS_NEW | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -830,6 +976,11 @@ def _flush_folder(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def _printable(label: str) -> str:
+    """The start of a label, in characters that take no more room in an entry than they show."""
+    return "".join(char if char.isprintable() else "?" for char in label[:MOST_LABEL])
 
 
 def _hash(line: bytes) -> str:

@@ -109,18 +109,57 @@ def check_unit(settings: SiteSettings, account: Account) -> None:
     """Refuse to go on with a ledger that was founded to protect something else.
 
     What is booked for persons says nothing of records, and the other way round, so their sum would
-    be a guarantee for neither.
+    be a guarantee for neither. Where the ledger does not say what it protects, the studies do that
+    it was charged for.
 
     Raises:
-        NotApproved: saying what the ledger protects.
+        NotApproved: saying what the ledger protects, or which study would tell.
     """
     own = unit_name(settings.unit)
-    if account.unit not in ("", own):
+    found = {account.unit} if account.unit else _units_charged(settings, account)
+    if len(found) > 1:
         raise NotApproved(
-            f"the ledger in {settings.folder} protects every {account.unit!r} since it was "
+            f"the ledger in {settings.folder} was charged for studies that protect every "
+            f"{' and every '.join(map(repr, sorted(found)))}, so that its sum is a guarantee for "
+            "neither; nothing more is answered from it: a ledger has one for life"
+        )
+    if found - {own}:
+        raise NotApproved(
+            f"the ledger in {settings.folder} protects every {found.pop()!r} since it was "
             f"founded, but {SETTINGS} now says {own!r}; put the unit back as it was: a ledger has "
             "one for life"
         )
+
+
+def _units_charged(settings: SiteSettings, account: Account) -> set[str]:
+    """What the studies protect that a ledger was charged for.
+
+    After a repair charges may be missing, so that every study counts that was ever approved.
+
+    Raises:
+        NotApproved: if a study that was charged for cannot be read as it was.
+    """
+    known = {charged.study for charged in account.charges}
+    if account.repairs:
+        known |= {folder.parent.name for folder in settings.studies.glob(f"*/{STUDY}")}
+    return {_unit_of(settings, fingerprint) for fingerprint in known}
+
+
+def _unit_of(settings: SiteSettings, fingerprint: str) -> str:
+    path = settings.studies / fingerprint / STUDY
+    try:
+        if not _FINGERPRINT.fullmatch(fingerprint):
+            raise UsageError("no study has this fingerprint")
+        study = Study.load(path)
+        if study.fingerprint != fingerprint:
+            raise UsageError("it changed since")
+    except HeterofedsynError as error:
+        raise NotApproved(
+            f"the ledger in {settings.folder} does not say what it protects; study "
+            f"{short(fingerprint)}, which it was charged for, would: put {path} back as it was "
+            f"({error})"
+        ) from None
+    return unit_name(study.plan.unit)
 
 
 def check_trust(study: Study) -> None:
