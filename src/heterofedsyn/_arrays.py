@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +14,15 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Codes = NDArray[np.unsignedinteger[Any]]
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
+
+
+def float_text(number: float) -> str:
+    """A float as people write it: a whole one as that integer, others without an exponent.
+
+    >>> float_text(2.0), float_text(1e-7)
+    ('2', '0.0000001')
+    """
+    return str(int(number)) if number.is_integer() else f"{Decimal(float.__repr__(number)):f}"
 
 
 def frozen(array: Array) -> Array:

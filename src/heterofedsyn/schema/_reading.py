@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -11,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from heterofedsyn._arrays import Integers
+from heterofedsyn._arrays import Integers, float_text
 from heterofedsyn._words import NO_TEXT
 
 Mask = NDArray[np.bool_]
@@ -23,6 +26,8 @@ _DIGITS = 18  # any integer of so many digits fits into 64 bits
 _SIGNED = r"^[+-]?[0-9]{1,38}$"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:inf|infinity)$|^(?i:nan)$"
 _WHOLE_DECIMAL = r"^(-?(?:0|[1-9][0-9]*))\.0*$"
+_TRAILING_ZEROS = r"^(-?(?:0|[1-9][0-9]*)\.[0-9]*[1-9])0+$"
+_SCIENTIFIC = r"^-?[0-9](?:\.[0-9]+)?[eE][+-][0-9]{1,3}$"
 _FRACTION = r"(?:\.0+|(\.[0-9]*[1-9])0+)$"
 _UTF8 = (
     r"^(?:[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]"
@@ -95,6 +100,8 @@ def numbers(array: pa.Array) -> Cells:
         return _numbers_of_text(pc.ascii_trim_whitespace(array))
     if not _is_numeric(array.type):
         return nothing(array)
+    if pa.types.is_decimal(array.type):
+        array = array.cast(pa.string())  # else the last bit would depend on the scale
     values = pc.fill_null(array.cast(pa.float64(), safe=False), np.nan).to_numpy()
     missing = np.isnan(values)
     return Cells(np.where(missing, 0.0, values), missing, ~missing)
@@ -149,35 +156,62 @@ def seconds(array: pa.Array) -> Cells:
 
 def has_words(kind: pa.DataType) -> bool:
     """Whether values of this type can be told apart by a text."""
-    naive = pa.types.is_timestamp(kind) and kind.tz is None
-    known = pa.types.is_boolean(kind) or pa.types.is_date(kind) or naive
+    known = pa.types.is_boolean(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)
     return is_text(kind) or _is_numeric(kind) or bool(known)
 
 
 def words(array: pa.Array) -> pa.Array:
     """The text of each value; `True` is "True", 2.0 is "2", and NaN is null.
 
-    A moment is what its text is in seconds, with as many digits after the point as it needs.
+    The type has no part in it: 1.50 of two places is "1.5", as it is of one place or as a float. A
+    moment has as many digits after the second as it needs; one with a zone is written in UTC.
     """
     if is_text(array.type):
         return array
     if pa.types.is_boolean(array.type):
         return pc.if_else(array, "True", "False")
     if pa.types.is_timestamp(array.type):
-        text = array.cast(pa.string())
-        return pc.replace_substring_regex(text, pattern=_FRACTION, replacement=r"\1")
+        text = array.cast(pa.timestamp(array.type.unit)).cast(pa.string())  # of a zone: in UTC
+        text = pc.replace_substring_regex(text, pattern=_FRACTION, replacement=r"\1")
+        return text if array.type.tz is None else pc.binary_join_element_wise(text, "+00:00", "")
+    if pa.types.is_decimal(array.type):
+        return number_form(_rewritten(array.cast(pa.string()), lambda text: f"{Decimal(text):f}"))
     if not pa.types.is_floating(array.type):
         return array.cast(pa.string())
     values = array.cast(pa.float64())
     values = pc.if_else(pc.is_nan(values), None, values)
     whole = pc.and_(pc.equal(pc.floor(values), values), pc.less(pc.abs(values), 2.0**63))
     integers = pc.if_else(whole, values, 0.0).cast(pa.int64())
-    return pc.if_else(whole, integers.cast(pa.string()), values.cast(pa.string()))
+    return pc.if_else(whole, integers.cast(pa.string()), number_form(values.cast(pa.string())))
 
 
 def integer_form(text: pa.Array) -> pa.Array:
     """Whole decimals without their point: "2.0" is "2"; other text as it is."""
     return pc.replace_substring_regex(text, pattern=_WHOLE_DECIMAL, replacement=r"\1")
+
+
+def number_form(text: pa.Array) -> pa.Array:
+    """Numbers in one spelling: "2.0" is "2", "1.50" is "1.5", "1e-07" is "0.0000001".
+
+    Other text is as it is, so "1e5", "007" and "+1" too: codes look like this, and no number that
+    a program writes does.
+    """
+    text = integer_form(text)
+    text = pc.replace_substring_regex(text, pattern=_TRAILING_ZEROS, replacement=r"\1")
+    return _rewritten(pc.if_else(pc.equal(text, "-0"), "0", text), _without_exponent)
+
+
+def _rewritten(text: pa.Array, rewrite: Callable[[str], str]) -> pa.Array:
+    """The same texts, those with an exponent in another form."""
+    found = pc.fill_null(pc.match_substring_regex(text, pattern=_SCIENTIFIC), False)
+    spelt = pc.filter(text, found).dictionary_encode()
+    entries = pa.array([rewrite(entry) for entry in spelt.dictionary.to_pylist()], text.type)
+    return pc.replace_with_mask(text, found, entries.take(spelt.indices))
+
+
+def _without_exponent(text: str) -> str:
+    number = float(text)
+    return float_text(number) if math.isfinite(number) else text
 
 
 def only_text(array: pa.Array) -> pa.Array:
@@ -233,7 +267,7 @@ def _whole_decimals(array: pa.Array) -> Cells:
         return Cells(_to_int64(cells.values), cells.missing, cells.read & (cells.values == 0))
     missing = mask(array.is_null())
     whole = mask(pc.equal(pc.trunc(array), array))
-    rounded = pc.fill_null(array.cast(pa.float64()), 0.0).to_numpy()
+    rounded = numbers(array).values
     values = _to_int64(rounded)
     exact = np.abs(rounded) < 2.0**63
     kept = pc.if_else(pa.array(exact & whole), array, None).cast(pa.int64())

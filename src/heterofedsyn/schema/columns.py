@@ -279,7 +279,7 @@ class DatetimeColumn(_Binned):
 
 @dataclass(frozen=True)
 class CategoricalColumn(Column):
-    """Text from a public list; a value matches its text, or its plain integer form.
+    """Text from a public list; a value matches its text, or the same number spelt otherwise.
 
     >>> CategoricalColumn("ward", ("a", "b", "?"), other="?").size
     3
@@ -308,13 +308,13 @@ class CategoricalColumn(Column):
 
     @cached_property
     def _by_form(self) -> dict[str, int]:
-        """The code of each integer form; of two values with the same form the first wins."""
+        """The code of each number form; of two values with the same form the first wins."""
         import pyarrow as pa
 
         from heterofedsyn.schema import _reading
 
         codes: dict[str, int] = {}
-        for code, form in enumerate(_reading.integer_form(pa.array(self.values)).to_pylist()):
+        for code, form in enumerate(_reading.number_form(pa.array(self.values)).to_pylist()):
             codes.setdefault(form, code)
         return codes
 
@@ -344,7 +344,7 @@ class CategoricalColumn(Column):
         missing = (codes < 0) & _reading.is_empty(array)
         # Also if there are none: whether a row is written in another way must not show in the time.
         rest = np.flatnonzero((codes < 0) & ~missing)
-        forms = _reading.integer_form(array.take(pa.array(rest)))
+        forms = _reading.number_form(array.take(pa.array(rest)))
         unknown = -1 if self.other is None else self.values.index(self.other)
         by_form = np.array([*self._by_form.values(), unknown])
         found = by_form[_reading.positions(forms, tuple(self._by_form))]

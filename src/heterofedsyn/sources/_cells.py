@@ -7,16 +7,20 @@ import decimal
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 
+from heterofedsyn._arrays import float_text
 from heterofedsyn._words import NO_TEXT
 
 _MOST_DIGITS = 400
 """Of a number that is written out; one with more is beyond any range of a schema."""
+
+_COARSE = ("Y", "M", "W", "D", "h", "m")
 
 _FRACTION = re.compile(r"(\.\d*?)0+(?=$|[+-]\d\d:)")
 
@@ -44,7 +48,7 @@ def _text(cell: Any) -> str | None:
     if isinstance(cell, int):
         return _whole(cell)
     if isinstance(cell, float):
-        return _real(cell, float.__repr__(cell))
+        return _real(cell)
     if isinstance(cell, decimal.Decimal):
         return _decimal(cell)
     if isinstance(cell, datetime.date):  # datetimes, and those of pandas, are dates too
@@ -64,16 +68,22 @@ def _sound(text: str) -> str:
 
 def _of_numpy(cell: np.generic) -> str | None:
     if isinstance(cell, np.datetime64):
-        moment = str(cell)
-        if moment == "NaT":
-            return None
-        is_day = re.fullmatch(r"\d{4}-\d\d-\d\d(?:T.*)?", moment)
-        return _FRACTION.sub(_trimmed, moment.replace("T", " ")) if is_day else NO_TEXT
+        return _of_datetime64(cell)
     if isinstance(cell, np.floating):
-        return _real(float(cell), str(cell))
+        return _real(float(str(cell)))  # 0.7 of 32 bits is 0.7
     if isinstance(cell, np.bool_ | np.integer):
         return _text(cell.item())
     return NO_TEXT
+
+
+def _of_datetime64(moment: np.datetime64) -> str | None:
+    """As a column of them would be written: to the second at least."""
+    if np.isnat(moment):
+        return None
+    unit, _ = np.datetime_data(moment.dtype)
+    text = str(moment.astype("datetime64[s]") if unit in _COARSE else moment)
+    is_day = re.fullmatch(r"\d{4}-\d\d-\d\dT.*", text)
+    return _FRACTION.sub(_trimmed, text.replace("T", " ")) if is_day else NO_TEXT
 
 
 def _whole(number: int) -> str:
@@ -82,12 +92,10 @@ def _whole(number: int) -> str:
     return "inf" if number > 0 else "-inf"
 
 
-def _real(number: float, shortest: str) -> str | None:
-    """The text of a float; a whole one has no point."""
+def _real(number: float) -> str | None:
     if math.isnan(number):
         return None
-    is_short = number.is_integer() and abs(number) < 2.0**63
-    return int.__repr__(int(number)) if is_short else shortest
+    return float_text(number) if math.isfinite(number) else float.__repr__(number)
 
 
 def _decimal(number: decimal.Decimal) -> str | None:
@@ -98,12 +106,19 @@ def _decimal(number: decimal.Decimal) -> str | None:
     digits = len(number.as_tuple().digits)
     exponent = int(number.as_tuple().exponent)
     short = digits < _MOST_DIGITS and abs(exponent) < _MOST_DIGITS
-    return f"{number:f}" if short else repr(float(number))
+    if not short:
+        return _real(float(number))
+    text = f"{number:f}"
+    text = text.rstrip("0").removesuffix(".") if "." in text else text
+    return "0" if number.is_zero() else text
 
 
 def _moment(moment: datetime.date) -> str | None:
     if moment != moment:  # noqa: PLR0124 - as the missing moment of pandas
         return None
+    if isinstance(moment, datetime.datetime) and moment.utcoffset() is not None:
+        with suppress(OverflowError, ValueError):  # at the ends of time it stays as it is
+            moment = moment.astimezone(datetime.UTC)
     text = moment.isoformat().replace("T", " ")
     return _FRACTION.sub(_trimmed, text)
 
