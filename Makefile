@@ -28,7 +28,7 @@ check: $(DEV) ## format, lint, types, layers and every test that is not slow
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict src tests
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/pytest -m "not slow"
+	$(call on_two_cores,-m "not slow",$(BESIDE))
 
 test: $(DEV) ## the quick tests, for daily use
 	$(BIN)/pytest -q -m "not slow and not thorough"
@@ -36,15 +36,20 @@ test: $(DEV) ## the quick tests, for daily use
 # Examples are the same in every check; these draw others, and say the seed that repeats them.
 FRESH := --hypothesis-profile=fresh
 
-# Planted bugs take as long as a third of the others, and a core of their own.
 check-slow: $(DEV) ## the tests that take minutes
-	mkdir -p build
-	$(BIN)/pytest -m slow $(FRESH) tests/test_audit_mutants.py > build/mutants.log 2>&1 & mutants=$$!; \
-	trap "kill $$mutants" INT TERM; \
-	$(BIN)/pytest -m slow $(FRESH) --ignore tests/test_audit_mutants.py; others=$$?; \
-	wait $$mutants; planted=$$?; \
-	tail -n 40 build/mutants.log; \
-	exit $$((others + planted))
+	$(call on_two_cores,-m slow $(FRESH),tests/test_audit_mutants.py)
+
+# The tests of some files run beside all others, on a core of their own; what they say comes last.
+BESIDE := $(sort $(wildcard tests/test_docs.py tests/test_r*.py tests/test_s*.py))
+define on_two_cores
+mkdir -p build
+$(BIN)/pytest $(1) $(2) > build/beside.log 2>&1 & beside=$$!; \
+trap "kill $$beside" INT TERM; \
+$(BIN)/pytest $(1) $(addprefix --ignore ,$(2)); others=$$?; \
+wait $$beside; said=$$?; \
+if [ $$said -eq 0 ]; then tail -n 3 build/beside.log; else cat build/beside.log; fi; \
+exit $$((others + said))
+endef
 
 # By coverage if atheris is in $(VENV) (pip install atheris); it runs on few platforms, so no lock has it.
 MINUTES ?= 10

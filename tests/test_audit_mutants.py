@@ -657,10 +657,8 @@ MUTANTS = [
         (
             (
                 "site/agent.py",
-                "            return self._read(study.encoding, study.plan.unit, "
-                "study.plan.rows_per_unit)\n",
-                "            found = self._read(study.encoding, study.plan.unit, "
-                "study.plan.rows_per_unit)\n"
+                "            return self._read(encoding, plan.unit, plan.rows_per_unit)\n",
+                "            found = self._read(encoding, plan.unit, plan.rows_per_unit)\n"
                 "            if found.rows < 3:\n"
                 "                raise Refused(Reason.UNAVAILABLE, 'too few rows')\n"
                 "            return found\n",
@@ -781,7 +779,7 @@ MUTANTS = [
             (
                 "a study whose consent was withdrawn is answered",
                 "consent withdrawn",
-                (("consent", "if (settings.studies / fingerprint / WITHDRAWN).exists():", _NO),),
+                (("consent", "if (consent_folder(settings, fingerprint) / WITHDRAWN).exists():", _NO),),
             ),
             (
                 "an agent answers under secure aggregation",
