@@ -1053,7 +1053,8 @@ _true_books = Books.charge
 def _afford(self, price):
     pass
 def _charge(self, price):
-    wider = [Budget(cap.rho * (1 + 1e-6)) for cap in (self.limits.cap, self.limits.study_cap)]
+    caps = (self.limits.cap, self.limits.study_cap)
+    wider = [type(cap)(cap.rho * (1 + 1e-6)) for cap in caps]
     _true_books(self.books, self.study, price.query, price.label, price.cost, cap=wider[0],
                 study_cap=wider[1], integers=price.integers)
 _Shelf.afford = _afford
