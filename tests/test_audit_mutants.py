@@ -731,7 +731,7 @@ MUTANTS = [
     Mutant(
         "a map of groups may be shorter than its attribute",
         "coupling",
-        r"agent: malformed queries: .*map too short: a record changes the reply",
+        r"agent: malformed queries: .*map too short: (a record changes the reply|answered)",
         (("marginals/statistics.py", "if len(groups) != size:", "if len(groups) > size:"),),
         "malformed",
     ),
@@ -1057,7 +1057,8 @@ _true_books = Books.charge
 def _afford(self, price):
     pass
 def _charge(self, price):
-    wider = [Budget(cap.rho * (1 + 1e-6)) for cap in (self.cap, self.study_cap)]
+    caps = (self.limits.cap, self.limits.study_cap)
+    wider = [type(cap)(cap.rho * (1 + 1e-6)) for cap in caps]
     _true_books(self.books, self.study, price.query, price.label, price.cost, cap=wider[0],
                 study_cap=wider[1], integers=price.integers)
 _Shelf.afford = _afford

@@ -70,7 +70,8 @@ def _consent(seed: int) -> Iterator[Finding]:
     for what, agreed in others.items():
         reply = _reply(persons, _reset, (0.9,), asked=agreed)
         require(reply == Reason.NOT_APPROVED, f"consent {what}: {reply}")
-    dear = _reply(plan, partial(_reset, study_epsilon=2.0), (0.9, 0.9))
+    # On disk as well: an agent keeps to the stricter of what it began with and what it reads.
+    dear = _reply(plan, partial(_rewrite, study_epsilon=2.0), (0.9, 0.9))
     require(dear == Reason.OVER_THE_CAP, f"more than a steward agreed to: {dear}")
     _check_approvals(
         {
