@@ -137,6 +137,9 @@ PUSHING = [
     "SELECT age FROM (SELECT age, row_number() OVER (ORDER BY age) AS n FROM stays) AS t",
     "SELECT age, ntile(4) OVER (ORDER BY age) AS n FROM stays",
     "SELECT age FROM stays WHERE 'it''s' <> '--' LIMIT 2",
+    "SELECT age, count(*) OVER(ORDER BY age) AS n FROM stays",
+    "SELECT age, lag(age) over\n(ORDER BY age) AS n FROM stays",
+    "SELECT age, sum(age) OVER w AS n FROM stays WINDOW w AS (ORDER BY age)",
 ]
 DUCKDB_PUSHING = [
     *PUSHING,
@@ -150,6 +153,13 @@ DUCKDB_PUSHING = [
     "SELECT * FROM some_of(1)",
     "SELECT age FROM stays WHERE age = one()",
     "SELECT * FROM query('SELECT * FROM stays LIMIT 1')",
+    "SELECT age FROM stays WHERE rowid < 2",
+    'SELECT age FROM stays AS s WHERE s."RowId" < 2',
+    "SELECT * FROM placed",
+    "SELECT s.age FROM stays AS s POSITIONAL JOIN stays AS o",
+    "SELECT s.age FROM stays AS s ASOF JOIN stays AS o ON s.age >= o.age",
+    "SELECT age FROM read_parquet('x.parquet', file_row_number = true) AS t(age, ward, n)",
+    "SELECT age FROM 'x.parquet' WHERE file_row_number < 2",
 ]
 ROWWISE = [
     "SELECT age FROM stays WHERE age < 9",
@@ -169,6 +179,7 @@ def test_a_duckdb_query_in_which_a_row_pushes_out_another_is_refused(
         tmp_path,
         "CREATE VIEW few AS SELECT * FROM stays ORDER BY age LIMIT 1",
         'CREATE VIEW "of_few" (x) AS SELECT age FROM few',
+        "CREATE VIEW placed AS SELECT age FROM stays WHERE rowid < 2",
         "CREATE MACRO some_of(k) AS TABLE SELECT * FROM stays LIMIT 1",
         "CREATE MACRO one() AS (SELECT age FROM stays LIMIT 1)",
     )
@@ -215,6 +226,10 @@ def test_a_servers_query_that_takes_rows_one_by_one_passes(spark: bool) -> None:
         ("SELECT \"it's\" AS x FROM t LIMIT 1 --'", True),
         ("SELECT `it's` FROM t TABLESAMPLE (5 ROWS) --'", True),
         ("SELECT DISTINCT ON (a) a FROM t", False),
+        ("SELECT a FROM t WHERE ctid < '(0,5)'", False),
+        ("""SELECT a FROM t WHERE t."ctid" < '(0,5)'""", False),
+        ("SELECT a FROM t WHERE monotonically_increasing_id() < 5", True),
+        ("SELECT a FROM t WHERE _metadata.`row_index` < 5", True),
     ],
 )
 def test_no_string_name_or_comment_hides_a_limit(query: str, spark: bool) -> None:
@@ -249,6 +264,15 @@ SNIFFING = [
     "SELECT * FROM read_json_auto('{0}.json')",
     "SELECT * FROM read_ndjson('{0}.json')",
     "SELECT * FROM '{0}.json'",
+    "SELECT * FROM '{0}.csv?'",
+    "SELECT * FROM '{0}.cs[v]'",
+    "SELECT * FROM '{0}.csv?y.parquet'",
+    "SELECT * FROM '{0}.tsv'",
+    "SELECT * FROM '{0}.json*'",
+    "SELECT a FROM read_csv('{0}.csv', auto_detect = false, quote = '', header = true, "
+    "columns = {{'a': 'VARCHAR', 'b': 'VARCHAR'}})",
+    "SELECT a FROM read_json('{0}.json', auto_detect = false, format = 'newline_delimited', "
+    "columns = {{'a': 'VARCHAR'}})",
     "SELECT * FROM sniffed",
     "SELECT age FROM stays WHERE age IN (SELECT a FROM '{0}.csv')",
 ]
@@ -263,26 +287,20 @@ def test_readers_of_duckdb_that_look_for_types_are_refused(tmp_path: Path, query
     place = lake(tmp_path, f"CREATE VIEW sniffed AS SELECT * FROM '{stem}.csv'")
     said = query.format(stem)
     assert "finds out types by itself" in refusal(f"{place}?files={tmp_path}#{said}")
-    if "sniffed" not in said and "stays" not in said:
+    if not any(part in said for part in ("sniffed", "stays", "?", "[v]", "*'", ".tsv")):
         assert "finds out types by itself" in refusal(duckdb.connect().sql(said))
 
 
-def test_a_reader_of_duckdb_that_is_told_everything_reads_each_line_by_itself(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "x.csv").write_text('a,b\ntrue,1\n"unknown,2\n3,4\nlast,"5\n')
-    (tmp_path / "x.json").write_text('{"a": true}\n{"a": "unknown"}\n{"a": 1.5}\n')
-    place = f"{lake(tmp_path)}?files={tmp_path}"
-    told = (
-        "auto_detect = false, columns = {'a': 'VARCHAR', 'b': 'VARCHAR'}, quote = '', header = true"
+def test_a_name_with_a_point_is_a_table_or_parquet(tmp_path: Path) -> None:
+    place = lake(
+        tmp_path,
+        f"COPY stays TO '{tmp_path}/x.parquet'",
+        'CREATE TABLE "old.csv" AS FROM stays',
+        'CREATE VIEW "Newer.csv" AS FROM stays',
     )
-    (batch,) = open_source(f"{place}#SELECT a FROM read_csv('{tmp_path}/x.csv', {told})").batches()
-    assert batch.to_pydict() == {"a": ["true", '"unknown', "3", "last"]}
-    told = "auto_detect = false, columns = {'a': 'VARCHAR'}, format = 'newline_delimited'"
-    (batch,) = open_source(
-        f"{place}#SELECT a FROM read_json('{tmp_path}/x.json', {told})"
-    ).batches()
-    assert batch.to_pydict() == {"a": ["true", "unknown", "1.5"]}
+    for query in ('"OLD.csv"', '"newer.csv"', f"'{tmp_path}/?.parquet'", f"'{tmp_path}/X.PARQUET'"):
+        said = query.replace("X.PARQUET", "x.parquet")
+        assert rows(f"{place}?files={tmp_path}#SELECT age FROM {said}") == 3
 
 
 def test_a_relation_in_which_a_row_pushes_out_another_is_refused() -> None:
@@ -290,7 +308,26 @@ def test_a_relation_in_which_a_row_pushes_out_another_is_refused() -> None:
     table = pa.table({"a": [1, 2, 3]})
     assert "push out another" in refusal(connection.from_arrow(table).limit(2))
     assert "push out another" in refusal(connection.sql("SELECT * FROM range(9) USING SAMPLE 2"))
+    assert "push out another" in refusal(
+        connection.sql("SELECT a, lag(a) OVER () FROM range(9) AS t(a)")
+    )
     assert rows(connection.from_arrow(table).filter("a > 1")) == 2
+    assert rows(connection.sql("SELECT * FROM range(9) AS t(a)")) == 9
+
+
+def test_a_relation_is_looked_through_to_the_views_of_its_connection(tmp_path: Path) -> None:
+    with duckdb.connect(lake(tmp_path)) as connection:
+        connection.execute("CREATE VIEW whole AS SELECT age FROM stays WHERE age < 9")
+        connection.execute("CREATE VIEW few AS SELECT * FROM stays ORDER BY age LIMIT 1")
+        connection.execute("CREATE TEMP VIEW of_few AS SELECT age FROM few")
+        connection.execute("CREATE MACRO some_of(k) AS TABLE SELECT * FROM stays LIMIT 1")
+        for name in ("few", "of_few", "Few", "some_of(1)"):
+            assert "push out another" in refusal(connection.sql(f"SELECT * FROM {name}"))
+            wider = connection.sql(f"SELECT * FROM {name}").filter("age > 0").project("age")
+            assert "push out another" in refusal(wider)
+        assert "push out another" in refusal(connection.view("few"))
+        assert rows(connection.view("whole")) == rows(connection.table("stays")) == 3
+        assert rows(connection.view("whole").filter("age > 9")) == 0
 
 
 def test_a_relation_is_not_read_where_looking_at_its_query_fails(

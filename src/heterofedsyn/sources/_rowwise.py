@@ -7,12 +7,11 @@ row's place to another one, and readers that look for types read all rows by the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from heterofedsyn.errors import DataError
 
-_RANKS = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile")
 _PUSHES = (
     r"\bLIMIT\b(?!\s+ALL\b)",
     r"\bOFFSET\b",
@@ -20,30 +19,32 @@ _PUSHES = (
     r"\bTABLESAMPLE\b",
     r"\bQUALIFY\b",
     r"\bDISTINCT\s+ON\s*\(",
-    rf"\b(?:{'|'.join(_RANKS)})\s*\(",
+    r"\bOVER\s*\(",
+    r"\bWINDOW\s+\S+\s+AS\s*\(",
 )
 _PUSHING = re.compile("|".join(_PUSHES), re.IGNORECASE)
+_PLACE = re.compile(r"(?i)\b(?:ctid|monotonically_increasing_id|row_index)\b")
+"""What tells where a row lies among others, also as a name in quotes."""
+
 _SPARK_READERS = re.compile(
     r"(?i)(?:\b(?:json|csv|xml)|`(?:json|csv|xml)`)\s*\.\s*`|\bread_files\s*\("
 )
 
-_FILE = re.compile(r"(?i)\.(?:csv|tsv|txt|json|jsonl|ndjson)(?:\.(?:gz|zst|bz2|xz))?$")
-_SNIFFER = re.compile(r"(?i)(?:read_|sniff_)?(?:csv|json|ndjson|xlsx)(?:_\w+)?|query|query_table")
-_TOLD = {
-    "csv": {"auto_detect": "false", "quote": ""},
-    "json": {"auto_detect": "false", "format": "newline_delimited"},
-}
-"""With columns of text these settings leave a reader of DuckDB nothing to find out by itself."""
+_PARQUET = re.compile(r"(?is)(?!.*\.\w+\?).*\.parquet")
+"""A file that DuckDB reads by its own types; it takes `x.csv?y.parquet` for CSV."""
 
+_SNIFFER = re.compile(r"(?i)(?:read_|sniff_)?(?:csv|json|ndjson|xlsx)(?:_\w+)?|query|query_table")
+_JOINS = {"REGULAR", "NATURAL", "CROSS", "DEPENDENT"}
+_PLACES = {"rowid", "file_row_number"}
 _TABLE_FUNCTIONS = {"range", "generate_series", "unnest", "read_parquet", "parquet_scan"}
 
 PUSHES = (
-    "LIMIT, OFFSET, FETCH, a sample, DISTINCT ON, QUALIFY or a rank such as row_number lets one "
-    "row push out another; use WHERE, and a unit with its number of rows"
+    "LIMIT, OFFSET, FETCH, a sample, DISTINCT ON, QUALIFY, a window (OVER), a join by place or a "
+    "row's number lets one row push out another; use WHERE, and a unit with its number of rows"
 )
 SNIFFS = (
-    "a reader of CSV or JSON that finds out types by itself lets one row change how all others are "
-    "read; name the file as a location of its own, or read it into a table as text"
+    "a reader of CSV or JSON in a query finds out types by itself or ends at an odd line, so one "
+    "row changes how others are read; name a CSV file as a location of its own, or write Parquet"
 )
 
 
@@ -57,6 +58,8 @@ def check_text(name: str, query: str, *, spark: bool = False) -> None:
     for words in {_bare(query, spark=spark, escapes=escapes) for escapes in (spark, True)}:
         if _PUSHING.search(words):
             raise DataError(f"{name}: {PUSHES}")
+    if _PLACE.search(_bare(query, spark=spark, escapes=spark, names=True)):
+        raise DataError(f"{name}: {PUSHES}")
     if spark and _SPARK_READERS.search(_bare(query, spark=True, escapes=True, names=True)):
         raise DataError(f"{name}: {SNIFFS}")
 
@@ -93,10 +96,13 @@ def _end_of_comment(query: str, place: int) -> int:
     return len(query)
 
 
-def check_tree(name: str, tree: object, macros: set[str] | None = None) -> None:
+def check_tree(
+    name: str, tree: object, tables: Collection[str], macros: Collection[str] | None
+) -> None:
     """Refuses a query of DuckDB by what its own parser made of it.
 
     Args:
+        tables: tables and views of the database, in small letters.
         macros: functions of the file itself, which are looked at too; None where any may be called.
 
     Raises:
@@ -104,51 +110,40 @@ def check_tree(name: str, tree: object, macros: set[str] | None = None) -> None:
     """
     for node in nodes(tree):
         kind = str(node.get("type", ""))
-        ranks = kind.startswith("WINDOW") and str(node.get("function_name")).lower() in _RANKS
-        if (
-            ranks
-            or kind.startswith("LIMIT")
-            or node.get("sample")
-            or node.get("qualify")
-            or node.get("distinct_on_targets")
-        ):
+        if _pushes(kind, node):
             raise DataError(f"{name}: {PUSHES}")
-        if kind == "BASE_TABLE" and _FILE.search(str(node.get("table_name", ""))):
+        if kind == "BASE_TABLE" and not _is_table(str(node["table_name"]), tables):
             raise DataError(f"{name}: {SNIFFS}")
         if kind == "TABLE_FUNCTION":
             _check_function(name, node["function"], macros)
 
 
-def _check_function(name: str, call: dict[str, Any], macros: set[str] | None) -> None:
-    function = str(call["function_name"]).lower()
-    if _SNIFFER.fullmatch(function):
-        if not _is_told(function, call):
-            raise DataError(f"{name}: {SNIFFS}")
-    elif macros is not None and function not in _TABLE_FUNCTIONS | macros:
-        raise DataError(
-            f"{name}: the query calls {function}, which reads what is no table; only select rows"
-        )
-
-
-def _is_told(function: str, call: dict[str, Any]) -> bool:
-    """Whether a reader of files is told all that it would find out from rows."""
-    told: dict[str, Any] = {}
-    for argument in call["arguments"]:
-        said = argument["expression"]
-        if said.get("type") == "COMPARE_EQUAL":
-            told[".".join(said["left"].get("column_names", ())).lower()] = said["right"]
-        elif argument.get("name"):
-            told[argument["name"].lower()] = said
-    wanted = _TOLD["csv"] if "csv" in function else _TOLD["json"]
-    kinds = [_text(node["literal"]) for node in nodes(told.get("columns")) if "literal" in node]
-    all_text = bool(kinds) and all(kind.upper() in ("VARCHAR", "TEXT") for kind in kinds)
-    return all_text and all(
-        key in told and _text(told[key].get("literal")) == value for key, value in wanted.items()
+def _pushes(kind: str, node: dict[str, Any]) -> bool:
+    """Whether a part of a query lets a row take the place of another."""
+    named = [*node.get("column_names", ()), node.get("name")]
+    return bool(
+        kind.startswith(("LIMIT", "WINDOW"))
+        or (kind == "JOIN" and node["ref_type"] not in _JOINS)
+        or any(str(word).lower() in _PLACES for word in named)
+        or node.get("sample")
+        or node.get("qualify")
+        or node.get("distinct_on_targets")
     )
 
 
-def _text(literal: Any) -> str:
-    return str(literal.get("text", "")).lower() if isinstance(literal, dict) else "\0"
+def _is_table(table: str, tables: Collection[str]) -> bool:
+    """Whether a name cannot be that of a file whose types DuckDB would look for."""
+    return "." not in table or table.lower() in tables or bool(_PARQUET.fullmatch(table))
+
+
+def _check_function(name: str, call: dict[str, Any], macros: Collection[str] | None) -> None:
+    function = str(call["function_name"]).lower()
+    if _SNIFFER.fullmatch(function):
+        raise DataError(f"{name}: {SNIFFS}")
+    if macros is not None and function not in {*_TABLE_FUNCTIONS, *macros}:
+        raise DataError(
+            f"{name}: the query calls {function}, which reads what is no table; only select rows"
+        )
 
 
 def nodes(tree: object) -> Iterator[dict[str, Any]]:

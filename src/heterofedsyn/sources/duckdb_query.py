@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +36,7 @@ _VIEW = re.compile(
 _ONE_SELECT = "the query is not one SELECT; mend the query"
 _UNCHECKED = "the query cannot be taken apart (PIVOT is such a one); write it as a plain SELECT"
 
+_TABLES = "SELECT table_name FROM duckdb_tables() UNION ALL SELECT view_name FROM duckdb_views()"
 _VIEWS = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal"
 _MACROS = (
     "SELECT function_name, function_type, macro_definition FROM duckdb_functions() "
@@ -123,30 +124,56 @@ def _check_query(connection: Any, location: Location) -> None:
     statements = connection.extract_statements(location.query)
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise DataError(f"{location.name}: {_ONE_SELECT}")
-    own = _definitions(connection)
-    checked: set[str] = set()
-    waiting = [location.query]
-    while waiting:
-        tree = _tree(connection, waiting.pop())
-        if tree is None:
-            raise DataError(f"{location.name}: {_UNCHECKED}")
-        check_tree(location.name, tree, set(own))
-        words = (word for node in nodes(tree) for word in node.values())
-        named = {word.lower() for word in words if isinstance(word, str)}
-        fresh = (named & set(own)) - checked
-        waiting += [text for name in sorted(fresh) for text in own[name]]
-        checked |= fresh
+    if not _check_all(location.name, location.query, partial(_tree, connection), connection):
+        raise DataError(f"{location.name}: {_UNCHECKED}")
 
 
 def _check_relation(relation: Any, kind: str) -> None:
-    """The same for a relation, as far as it tells its query."""
+    """The same for a relation and the views of its connection, as far as it tells its query."""
     import duckdb
 
-    tree = None
-    with suppress(duckdb.Error, AttributeError), duckdb.connect() as connection:
-        tree = _tree(connection, relation.sql_query())
-    if tree is not None:
-        check_tree(kind, tree)
+    query = None
+    with suppress(duckdb.Error, AttributeError):
+        query = relation.sql_query()
+    if query is None:
+        return
+    # What is behind a connection that is closed or was changed since cannot be looked at.
+    with duckdb.connect() as connection, suppress(duckdb.Error):
+        parse = partial(_tree, connection)
+        _check_all(kind, query, parse, _Behind(relation), any_function=True)
+
+
+def _check_all(
+    name: str, query: str, parse: Callable[[str], Any], database: Any, *, any_function: bool = False
+) -> bool:
+    """Checks a query and the views and macros it uses; whether all of it could be taken apart."""
+    own = _definitions(database)
+    tables = {table.lower() for (table,) in database.execute(_TABLES).fetchall()}
+    checked: set[str] = set()
+    waiting, whole = [query], True
+    while waiting:
+        tree = parse(waiting.pop())
+        whole &= tree is not None
+        check_tree(name, tree, tables, None if any_function else set(own))
+        named = {
+            word.lower() for node in nodes(tree) for word in node.values() if isinstance(word, str)
+        }
+        fresh = (named & set(own)) - checked
+        waiting += [text for each in sorted(fresh) for text in own[each]]
+        checked |= fresh
+    return whole
+
+
+@dataclass(frozen=True)
+class _Behind:
+    """The connection of a relation, which does not give it but may be built upon."""
+
+    relation: Any
+
+    def execute(self, query: str) -> Any:
+        """The rows of another query on that connection."""
+        single = self.relation.limit(0).aggregate("count(*)")
+        return single.project(f"unnest((SELECT list(t) FROM ({query}) AS t), recursive := true)")
 
 
 def _tree(connection: Any, query: str) -> Any:
