@@ -17,6 +17,7 @@ import pyarrow as pa
 from heterofedsyn.errors import DataError, UsageError
 from heterofedsyn.sources._ahead import read_ahead
 from heterofedsyn.sources._rowwise import check_tree, nodes
+from heterofedsyn.sources._tables import Catalogue, Reading
 from heterofedsyn.sources.location import Location
 from heterofedsyn.sources.memory import FrameSource
 from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
@@ -36,7 +37,7 @@ _VIEW = re.compile(
 _ONE_SELECT = "the query is not one SELECT; mend the query"
 _UNCHECKED = "the query cannot be taken apart (PIVOT is such a one); write it as a plain SELECT"
 
-_VIEWS = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal"
+_VIEWS = "SELECT schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal"
 _MACROS = (
     "SELECT function_name, function_type, macro_definition FROM duckdb_functions() "
     "WHERE NOT internal AND macro_definition IS NOT NULL"
@@ -104,6 +105,24 @@ class DuckdbSource(Source):
             )
 
 
+def readings(location: Location) -> list[Reading]:
+    """The tables and files that a query reads, found without looking at their rows.
+
+    Raises:
+        HeterofedsynError: it would be refused when it is opened, too.
+    """
+    with _connected(location) as connection:
+        _check_query(connection, location)
+        tables = connection.execute("SELECT schema_name, table_name FROM duckdb_tables()")
+        own = frozenset((schema.lower(), name.lower()) for schema, name in tables.fetchall())
+        views = {
+            (schema.lower(), name.lower()): _view_query(text)
+            for schema, name, text in connection.execute(_VIEWS).fetchall()
+        }
+        parse = partial(_tree, connection)
+        return Catalogue(own, views, _definitions(connection), parse).readings(location.query)
+
+
 def open_relation(relation: Any, kind: str) -> FrameSource:
     """A relation of somebody's own connection; it runs anew for every reading."""
 
@@ -156,12 +175,17 @@ def _tree(connection: Any, query: str) -> Any:
 def _definitions(connection: Any) -> dict[str, list[str]]:
     """The queries behind the views and macros of a file, by their names."""
     found: dict[str, list[str]] = {}
-    for name, text in connection.execute(_VIEWS).fetchall():
-        found.setdefault(name.lower(), []).append(_VIEW.sub("", text, count=1).rstrip().rstrip(";"))
+    for _, name, text in connection.execute(_VIEWS).fetchall():
+        found.setdefault(name.lower(), []).append(_view_query(text))
     for name, kind, text in connection.execute(_MACROS).fetchall():
         query = text if kind == "table_macro" else f"SELECT {text}"
         found.setdefault(name.lower(), []).append(query)
     return found
+
+
+def _view_query(text: str) -> str:
+    """The query in the text that makes a view."""
+    return _VIEW.sub("", text, count=1).rstrip().rstrip(";")
 
 
 def _is_word(value: object) -> TypeGuard[str]:
