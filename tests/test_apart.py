@@ -18,7 +18,12 @@ import pyarrow.parquet
 import pytest
 
 from heterofedsyn import FederatedSynthesizer, Schema
-from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
+from heterofedsyn.errors import (
+    HeterofedsynError,
+    HeterofedsynWarning,
+    PrivacyRefusal,
+    UsageError,
+)
 from heterofedsyn.schema import EncodedTable
 from heterofedsyn.sources import check_apart, open_source
 from invented import SCHEMA, Desk, patients
@@ -129,6 +134,18 @@ def test_no_object_counts_twice(kind: Callable[[pa.Table], object]) -> None:
         ("postgresql://h/my%20db#t", "postgresql://h/my db#t"),
         ("spark:lake.icu", "spark:SELECT * FROM `lake`.ICU /* all */"),
         ("spark:SELECT a FROM t WHERE b = 'X'", "spark:select A from t  where B='X'"),
+        ("postgresql://h/db#t", "postgresql://h/db#public.t"),
+        ("postgresql://h/db#t", "postgresql://h/db#db.public.T"),
+        ("postgresql://h/db#t", "postgresql://h/db#SELECT * FROM ONLY t AS x"),
+        ("postgresql://h/db#t", "postgresql://h/db#SELECT x.* FROM u JOIN t AS x USING (a)"),
+        ("postgresql://h/db#t", "postgresql://h/db#SELECT x.* FROM u, s.v AS w, public.t x"),
+        ("postgresql://h/db#t", "postgresql://h/db#WITH x AS (SELECT * FROM t) SELECT * FROM x"),
+        ("postgresql://h/db#t", "postgresql:///db?host=h#SELECT * FROM t WHERE a"),
+        ("postgresql://h:5433/db#t", "postgresql:///?host=H&port=5433&dbname=db#t"),
+        ("postgresql:///db#t", "postgresql://[::1]/db?host=127.0.0.1&keepalives=1#t"),
+        ("postgresql://h/db#s.t", "postgresql://h/db?options=-csearch_path%3Db#s.t"),
+        ("spark:t", "spark:spark_catalog.default.`T`"),
+        ("spark:lake.t", "spark:SELECT * FROM lake.t AS x"),
     ],
 )
 def test_a_database_is_told_by_address_and_query(one: str, other: str) -> None:
@@ -142,16 +159,118 @@ def test_a_database_is_told_by_address_and_query(one: str, other: str) -> None:
     ("one", "other"),
     [
         ("postgresql://h/db#t", "postgresql://h/db#u"),
-        ("postgresql://h/db#t", "postgresql://g/db#t"),
-        ("postgresql://h/db#t", "postgresql://h:5433/db#t"),
-        ("postgresql://h/db#t", "postgresql://h/other#t"),
         ("postgresql://h/db#t", "postgresql://h/db?options=-csearch_path%3Db#t"),
+        ("postgresql://h/db#t", "postgresql://h/db#s.t"),
         ("spark:SELECT a FROM t WHERE b = 'X'", "spark:SELECT a FROM t WHERE b = 'x'"),
         ('postgresql://h/db#"T"', "postgresql://h/db#t"),
+        (
+            "postgresql://h/db#SELECT extract(year FROM day) FROM t",
+            "postgresql:///db?host=h#SELECT extract(year FROM day) FROM u",
+        ),
     ],
 )
-def test_what_may_be_other_rows_is_not_refused(one: str, other: str) -> None:
-    check_apart([one, other])
+def test_what_may_be_other_rows_of_one_server_is_remarked_upon(one: str, other: str) -> None:
+    """A view of either could read the other's table, or conditions could meet in a record."""
+    with pytest.warns(HeterofedsynWarning, match="cannot be told for certain") as remarks:
+        check_apart([one, other, "postgresql://g/db#t"])
+    assert len(remarks) == 1
+    assert "://" not in str(remarks[0].message)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *("postgresql://g/db#t", "postgresql://h:5433/db#t", "postgresql://h/other#t", "spark:t"),
+        *("postgresql://h/db?host=g#t", "postgresql://h/db?port=1#t", "postgresql:///db#t"),
+    ],
+)
+def test_other_databases_are_taken_without_a_word(other: str) -> None:
+    check_apart(["postgresql://h/db#t", other])
+
+
+# ONE DATABASE FILE
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with a table, views, macros and a Parquet file beside it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "beside").mkdir()
+    pyarrow.parquet.write_table(patients(20), tmp_path / "beside" / "p.parquet")
+    with duckdb.connect("lake.duckdb") as database:
+        database.from_arrow(patients(20)).create("icu")
+        database.execute("""
+            CREATE TABLE other AS FROM icu; CREATE SCHEMA s; CREATE TABLE s.icu AS FROM icu;
+            CREATE VIEW seen AS SELECT * FROM icu; CREATE VIEW s.deep AS SELECT * FROM main.SEEN;
+            CREATE VIEW old AS SELECT * FROM icu WHERE age > 50;
+            CREATE VIEW young AS SELECT * FROM seen WHERE age <= 50;
+            CREATE MACRO rows_of() AS TABLE SELECT * FROM icu;
+            CREATE MACRO most() AS (SELECT max(age) FROM icu)
+        """)
+    return tmp_path
+
+
+PARQUET = "lake.duckdb?files=beside#SELECT * FROM 'beside/p.parquet'"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("icu", "ICU", '"ICU"', "main.icu", "lake.icu", "lake.main.icu", 'LAKE."Main".Icu'),
+        *("SELECT * FROM icu AS t", "FROM icu", "SELECT age, * FROM icu t", "seen", "s.deep"),
+        *("FROM rows_of()", "SELECT *, most() AS m FROM other", "SELECT * FROM icu WHERE age > 50"),
+        *("old", "WITH t AS (SELECT * FROM icu) SELECT * FROM t", "SELECT * FROM (FROM main.icu)"),
+        "WITH icu AS (SELECT * FROM icu) SELECT * FROM icu",
+        "SELECT i.* FROM other JOIN icu AS i USING (person)",
+        "SELECT * FROM other UNION ALL SELECT * FROM lake.icu",
+        "SELECT * FROM other WHERE age = (SELECT max(age) FROM icu)",
+    ],
+)
+def test_no_spelling_of_a_table_counts_it_twice(lake: Path, query: str) -> None:
+    for first in ("icu", "s.deep"):
+        for pair in ([first, query], [query, first]):
+            with pytest.raises(UsageError, match="count twice") as refused:
+                check_apart([f"{lake}/lake.duckdb#{pair[0]}", f"lake.duckdb#{pair[1]}"])
+            assert "icu" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (PARQUET, "beside/p.parquet"),
+        (PARQUET + " WHERE age > 50", "beside"),
+        (PARQUET, "lake.duckdb?files=beside#SELECT * FROM read_parquet('beside/*.parquet')"),
+        ("lake.duckdb#SELECT * FROM icu WHERE age > 5 UNION ALL FROM icu", "lake.duckdb#old"),
+    ],
+)
+def test_no_file_that_a_query_reads_counts_twice(lake: Path, one: str, other: str) -> None:
+    for pair in ([one, other], [other, one]):
+        with pytest.raises(UsageError, match="count twice"):
+            check_apart(pair)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("icu", "s.icu"),
+        ("icu", "other"),
+        ("old", "young"),
+        ("SELECT * FROM icu WHERE age > 50", "SELECT * FROM lake.icu WHERE age <= 50"),
+        ("WITH icu AS (SELECT * FROM s.icu) SELECT * FROM icu", "icu"),
+        ("WITH icu AS (SELECT * FROM icu WHERE age > 5) SELECT * FROM icu", "young"),
+    ],
+)
+def test_other_tables_and_rows_that_conditions_choose_are_taken(
+    lake: Path, one: str, other: str
+) -> None:
+    check_apart([f"lake.duckdb#{one}", f"lake.duckdb#{other}"])
+    make().fit([f"lake.duckdb#{one}", f"lake.duckdb#{other}"])
+
+
+def test_a_refused_query_is_refused_by_whoever_opens_it(lake: Path) -> None:
+    for query in ("nothing", "SELECT * FROM icu LIMIT 3", "SELECT 1; COPY icu TO 'x.csv'"):
+        check_apart([f"lake.duckdb#{query}", "lake.duckdb#other"])
+    assert not (lake / "x.csv").exists()
 
 
 def test_equal_rows_in_other_files_are_other_records(desk: Desk) -> None:

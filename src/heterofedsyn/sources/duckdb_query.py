@@ -17,6 +17,7 @@ import pyarrow as pa
 from heterofedsyn.errors import DataError, UsageError
 from heterofedsyn.sources._ahead import read_ahead
 from heterofedsyn.sources._rowwise import check_tree, nodes
+from heterofedsyn.sources._tables import Catalogue, Reading
 from heterofedsyn.sources.location import Location
 from heterofedsyn.sources.memory import FrameSource
 from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
@@ -37,7 +38,7 @@ _ONE_SELECT = "the query is not one SELECT; mend the query"
 _UNCHECKED = "the query cannot be taken apart (PIVOT is such a one); write it as a plain SELECT"
 
 _TABLES = "SELECT table_name FROM duckdb_tables() UNION ALL SELECT view_name FROM duckdb_views()"
-_VIEWS = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal"
+_VIEWS = "SELECT schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal"
 _MACROS = (
     "SELECT function_name, function_type, macro_definition FROM duckdb_functions() "
     "WHERE NOT internal AND macro_definition IS NOT NULL"
@@ -103,6 +104,24 @@ class DuckdbSource(Source):
                 lambda: _reader(_relation(connection, self.location.query), columns),
                 connection.interrupt,
             )
+
+
+def readings(location: Location) -> list[Reading]:
+    """The tables and files that a query reads, found without looking at their rows.
+
+    Raises:
+        HeterofedsynError: it would be refused when it is opened, too.
+    """
+    with _connected(location) as connection:
+        _check_query(connection, location)
+        tables = connection.execute("SELECT schema_name, table_name FROM duckdb_tables()")
+        own = frozenset((schema.lower(), name.lower()) for schema, name in tables.fetchall())
+        views = {
+            (schema.lower(), name.lower()): _view_query(text)
+            for schema, name, text in connection.execute(_VIEWS).fetchall()
+        }
+        parse = partial(_tree, connection)
+        return Catalogue(own, views, _definitions(connection), parse).readings(location.query)
 
 
 def open_relation(relation: Any, kind: str) -> FrameSource:
@@ -186,12 +205,17 @@ def _tree(connection: Any, query: str) -> Any:
 def _definitions(connection: Any) -> dict[str, list[str]]:
     """The queries behind the views and macros of a file, by their names."""
     found: dict[str, list[str]] = {}
-    for name, text in connection.execute(_VIEWS).fetchall():
-        found.setdefault(name.lower(), []).append(_VIEW.sub("", text, count=1).rstrip().rstrip(";"))
+    for _, name, text in connection.execute(_VIEWS).fetchall():
+        found.setdefault(name.lower(), []).append(_view_query(text))
     for name, kind, text in connection.execute(_MACROS).fetchall():
         query = text if kind == "table_macro" else f"SELECT {text}"
         found.setdefault(name.lower(), []).append(query)
     return found
+
+
+def _view_query(text: str) -> str:
+    """The query in the text that makes a view."""
+    return _VIEW.sub("", text, count=1).rstrip().rstrip(";")
 
 
 def _relation(connection: Any, query: str) -> Any:
