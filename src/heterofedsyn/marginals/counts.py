@@ -208,7 +208,7 @@ def _added_up(counts: Integers, clique: Clique, view: View, domain: Domain) -> I
     from heterofedsyn.marginals._exact_kernel import merge
 
     groups = dict(view)
-    maps = [_map(groups[name] if name in groups else (), domain.size(name)) for name in clique]
+    maps = [_map(groups.get(name, ()), domain.size(name)) for name in clique]
     down, across = maps if len(maps) == 2 else (*maps, _map((), 1))
     merged = np.zeros((int(down.max()) + 1, int(across.max()) + 1), np.int64)
     merge(np.ascontiguousarray(counts).reshape(len(down), len(across)), down, across, merged)
