@@ -438,7 +438,7 @@ with books_of(settings) as books:
     before = peak()
     for message in (
         b"\\xff" * 2**24,
-        ask(study, Sketched(pair, 256, 1, SketchKind.GAUSSIAN), share=1e-6),
+        ask(study, Sketched(pair, 64, 1, SketchKind.GAUSSIAN), share=1e-6),
         ask(study, *[Flat(pair)] * 128, share=1e-6),
         ask(study, *[Dependence(pair)] * 1024, share=1e-6),
         ask(study, Sketched(pair, 4096, 1)),

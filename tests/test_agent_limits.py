@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,11 +27,20 @@ from heterofedsyn.hub.preview import preview
 from heterofedsyn.hub.rounds import Agreed
 from heterofedsyn.marginals import Flat, Grouped, Sketched, SketchKind, Statistic, Total
 from heterofedsyn.marginals.sketch import Sketch, largest_norm
+from heterofedsyn.marginals.statistics import works
 from heterofedsyn.privacy.noise import Calibration
 from heterofedsyn.protocol import Answer, Part, Query, Released, Study, decode, encode
-from heterofedsyn.protocol.limits import MOST_ANSWER_BYTES, MOST_QUERY_BYTES, most_answer_bytes
+from heterofedsyn.protocol.limits import (
+    MOST_ANSWER_BYTES,
+    MOST_PART_WORK,
+    MOST_QUERY_BYTES,
+    MOST_WORK,
+    check_query,
+    most_answer_bytes,
+)
 from heterofedsyn.protocol.messages import study_of
 from heterofedsyn.schema import Domain, Schema
+from heterofedsyn.simulate.hospitals import hospital_schema
 from heterofedsyn.site.agent import Agent, Reason, Refused
 from heterofedsyn.site.books import Books
 from heterofedsyn.site.consent import approve, withdraw
@@ -41,8 +50,8 @@ from support import categories, make_plan
 
 SCHEMA = categories(60, 64)
 ALL = ("a0", "a1")
-WIDE = Sketched(ALL, 2_000, 1, SketchKind.GAUSSIAN)
-"""Each takes seconds to draw; eight are within the limits of one query."""
+WIDE = Sketched(ALL, 500, 1, SketchKind.GAUSSIAN)
+"""Each takes long to draw; eight are within the limits of one query."""
 
 
 class Site:
@@ -436,6 +445,45 @@ def test_limits_are_the_same_for_hub_preview_and_agent_and_come_before_work(
     assert refused.value.reason is Reason.MALFORMED
     heard.append(str(refused.value))
     assert len({text.partition("needs")[2] for text in heard}) == 1, heard
+
+
+def _maps(many: int, size: int) -> list[Statistic]:
+    """Maps of one pair into two groups, no two alike."""
+    rng = np.random.default_rng(0)
+    ways = rng.integers(0, 2, (many, 2, size)).tolist()
+    return [Grouped(ALL, (tuple(one), tuple(other))) for one, other in ways]
+
+
+@pytest.mark.parametrize(
+    ("statistics", "passes"),
+    [
+        pytest.param(_maps(4, 4096), True, id="a pass over the rows for each of few maps"),
+        pytest.param(_maps(5, 4096), False, id="many maps of one large table"),
+        pytest.param([*_maps(4, 4096), Flat(ALL)], False, id="few maps beside the table itself"),
+        pytest.param([Sketched(ALL, 1, 1)], True, id="signs"),
+        pytest.param([Sketched(ALL, 1, 1, SketchKind.GAUSSIAN)], False, id="Gaussian entries"),
+    ],
+)
+def test_work_counts_what_is_added_up_and_what_is_dear_to_draw(
+    statistics: list[Statistic], passes: bool
+) -> None:
+    schema = categories(4096, 4096)
+    query = Query(
+        study=make_plan(schema).fingerprint,
+        number=0,
+        label="all",
+        parts=tuple(Part(statistic, 0.01) for statistic in statistics),
+    )
+    with nullcontext() if passes else pytest.raises(ProtocolError, match="cells, more than"):
+        check_query(query, schema.domain)
+
+
+@pytest.mark.parametrize("kind", SketchKind)
+def test_every_pair_of_the_hospitals_may_be_sketched_far_below_the_limits(kind: SketchKind) -> None:
+    domain = hospital_schema().domain
+    sketches = [Sketched(pair, 30, 1, kind) for pair in domain.pairs()]
+    assert 20 * sum(works(sketches, domain)) < MOST_WORK
+    assert 20 * max(works(sketches, domain)) < MOST_PART_WORK
 
 
 def _flat_answer(query: Query, site: str, study: Study) -> Answer:

@@ -17,13 +17,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import Codes, Floats, stream
 from heterofedsyn.bench.audit.disk import SiteOnDisk
 from heterofedsyn.bench.audit.exhibit import SITE, plan_of
 from heterofedsyn.marginals.sketch import SketchKind
-from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, Sketched, Statistic
+from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, Sketched, Statistic, Total
 from heterofedsyn.privacy.noise import SecureNoise
 from heterofedsyn.protocol import Part, Query, encode
 from heterofedsyn.schema import EncodedTable, Schema
@@ -41,6 +42,11 @@ SCHEMA = Schema(
 """Short to read, which an agent does for every query: what takes longer would only add noise."""
 
 PLAN = plan_of(SCHEMA, 0, epsilon=1.0)
+UNIT = "person"
+READ_PLANS = tuple(
+    msgspec.structs.replace(PLAN, unit=UNIT, rows_per_unit=most) for most in (2, 3, 4)
+)
+"""Of three studies that keep so many rows of a person."""
 
 SIZES = (32, 128, 1_024, 16_384, 38_462, 65_536, 131_072, 160_000, 262_144, 500_000)
 """Rows around which work might change: powers of two, the cells of a pair (160,000), a million rows
@@ -67,12 +73,15 @@ class Game:
         rows: of the larger one, and of the smaller one.
         filled: whether the rows of the first lie in one cell more.
         socket: whether queries travel over the agents' sockets.
+        odd: what is odd about the last row of the first table, if every query has to read anew:
+            `twice` if a person has it twice, `bytes` if a byte of it is no text.
     """
 
     name: str
     rows: tuple[int, int]
     filled: bool = False
     socket: bool = False
+    odd: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,6 +123,10 @@ def games(quick: bool = False) -> list[Game]:
     found.append(Game("a sketch, one cell more filled", (1_000, 1_000), filled=True))
     large = sizes[-3:][0]
     found.append(Game(f"{large:,} against {large - 1:,}, socket", (large, large - 1), socket=True))
+    found += [
+        Game(f"{large:,} rows read, {words}", (large, large), odd=odd)
+        for odd, words in (("twice", "one of them twice"), ("bytes", "one byte no text"))
+    ]
     return [*found, Game(f"control: {large:,} twice", (large, large))]
 
 
@@ -165,15 +178,20 @@ def _agent(place: Path, game: Game, which: int, tick: float) -> Iterator[Callabl
     import pyarrow.parquet
 
     place.mkdir()
-    made = SiteOnDisk.make(place, SITE, SCHEMA, PLAN, b"")
-    source = place / "rows.parquet"
-    rows = EncodedTable.from_codes(SCHEMA.domain, _codes(game, which))
-    pyarrow.parquet.write_table(decode(SCHEMA, rows, np.random.default_rng(0)), source)
+    plan, *more = READ_PLANS if game.odd else (PLAN,)
+    made = SiteOnDisk.make(place, SITE, SCHEMA, plan, b"", more=more)
+    source = place / ("rows.csv" if game.odd else "rows.parquet")
+    if game.odd:
+        source.write_bytes(_file(game, which))
+    else:
+        rows = EncodedTable.from_codes(SCHEMA.domain, _codes(game, which))
+        pyarrow.parquet.write_table(decode(SCHEMA, rows, np.random.default_rng(0)), source)
     declared = propose(max(game.rows))
     settings = replace(made.settings, source=str(source), rows=declared, tick=tick)
     (settings.folder / SETTINGS).write_text(settings.to_toml())
     with SiteOnDisk(settings).serving(SecureNoise()) as serving:
-        serving.agent.prepare()
+        if not game.odd:
+            serving.agent.prepare()
         if not game.socket:
             yield serving.answer
             return
@@ -200,6 +218,20 @@ def _codes(game: Game, which: int) -> Codes:
     return found
 
 
+def _file(game: Game, which: int) -> bytes:
+    """The rows of two for each person, as a file; the last is odd in the first table alone."""
+    lines = [
+        b"%d,%d,%d,%d,p%d" % (*row, number // 2)
+        for number, row in enumerate(_codes(game, which).T.tolist())
+    ]
+    if which == 0:
+        first, *cells = lines[0].split(b",")
+        lines[-1] = lines[0] if game.odd == "twice" else b",".join([first[:-1] + b"\xff", *cells])
+    else:
+        lines[-1] = b"0,0,0,0,p0"
+    return b"\n".join([",".join((*SCHEMA.domain.names, UNIT)).encode(), *lines, b""])
+
+
 def _times(
     agents: Sequence[Callable[[bytes], Any]], queries: int, game: Game, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
@@ -218,7 +250,9 @@ def _times(
 def _query(number: int, game: Game, rng: np.random.Generator) -> bytes:
     """What no query asked before, so that all of it is counted anew; next to nothing is paid."""
     parts: list[Statistic]
-    if game.filled:
+    if game.odd:
+        parts = [Total()]
+    elif game.filled:
         parts = [Sketched(("a2", "a3"), 512, number, SketchKind.GAUSSIAN)]
     else:
         parts = [Grouped(("a0", "a1"), (_map(400, rng), _map(400, rng))) for _ in range(MAPS)]
@@ -226,7 +260,8 @@ def _query(number: int, game: Game, rng: np.random.Generator) -> bytes:
         parts += [Flat(("a2",)), Haar(("a0",), 0)]
     return encode(
         Query(
-            study=PLAN.fingerprint,
+            # A site keeps two tables: of three that are asked for in turn, each is read anew.
+            study=(READ_PLANS[number % 3] if game.odd else PLAN).fingerprint,
             number=number,
             label=f"timing {number}",
             parts=tuple(Part(statistic, SHARE) for statistic in parts),

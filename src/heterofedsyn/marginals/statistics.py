@@ -6,6 +6,8 @@ matters. To add a kind of release, add a class here and name it in `Statistic`.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -13,7 +15,7 @@ import numpy as np
 
 from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import ProtocolError
-from heterofedsyn.marginals.counts import Counts, View, whole
+from heterofedsyn.marginals.counts import MOST_MAPS, Counts, View, whole
 from heterofedsyn.marginals.sketch import Sketch, SketchKind, largest_norm
 from heterofedsyn.schema import Clique, Domain
 
@@ -21,6 +23,11 @@ MOST_CELLS = 2**24
 MOST_WIDTH = 4096
 MOST_ENTRIES = 2**27
 """Limits of one statistic, so that no query can exhaust a site's memory."""
+
+_GAUSSIAN_COST = 4
+"""What a Gaussian entry weighs in work. Drawing one takes 26 to 60 times as long as a sign, and
+of these a query may ask for a fraction of a second; so, the heaviest takes seconds, and all
+pairs of a usual table have room."""
 
 
 class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,7 +105,8 @@ class Sketched(_Kind, frozen=True, forbid_unknown_fields=True, tag="sketch"):
         return self.width
 
     def work(self, domain: Domain) -> int:
-        return domain.cells(self.attributes) * self.width
+        cost = _GAUSSIAN_COST if self.kind is SketchKind.GAUSSIAN else 1
+        return cost * domain.cells(self.attributes) * self.width
 
     def sensitivity(self, domain: Domain) -> float:
         return self._lengths(domain)[0]
@@ -285,6 +293,20 @@ def _check_clique(clique: Clique, domain: Domain, most: int, *, cells: bool = Tr
             f"the table of {clique} has {domain.cells(clique):,} cells, more than {MOST_CELLS:,}; "
             "take fewer bins"
         )
+
+
+def works(statistics: Sequence[Statistic], domain: Domain) -> list[int]:
+    """How many cells each takes to answer; many maps of a clique are added up from its table."""
+    times = Counter(statistic.attributes for statistic in statistics)
+    return [
+        statistic.work(domain)
+        + (
+            domain.cells(statistic.attributes)
+            if isinstance(statistic, Grouped) and times[statistic.attributes] > MOST_MAPS
+            else 0
+        )
+        for statistic in statistics
+    ]
 
 
 def moves(statistic: Statistic, domain: Domain, rows: int) -> tuple[int, float]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from heterofedsyn.errors import ProtocolError
+from heterofedsyn.marginals.statistics import works
 from heterofedsyn.schema import Domain
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ MOST_WORK = 2**26
 """The most cells one answer may be made from, so that no query can exhaust a site's memory."""
 
 MOST_PART_WORK = 2**24
-"""The most cells for one part of it; drawing a sketch's matrix of so many takes a gigabyte."""
+"""The most cells for one part of it: 64 MiB for a sketch's matrix of so many signs, and a second or
+so to draw it."""
 
 MOST_INTEGERS = 2**23
 """The most integers in one answer: 64 MiB, and 3.5 minutes at 25 microseconds for each."""
@@ -70,7 +72,7 @@ def check_query(query: Query, domain: Domain, encoded: bytes | None = None) -> N
         if not (math.isfinite(part.share) and 0 < part.share <= 1):
             raise ProtocolError(f"a share of {part.share} must be above 0 and at most 1")
         part.statistic.check(domain)
-    work = [part.statistic.work(domain) for part in query.parts]
+    work = works([part.statistic for part in query.parts], domain)
     for needed, most in ((max(work), MOST_PART_WORK), (sum(work), MOST_WORK)):
         if needed > most:
             raise ProtocolError(

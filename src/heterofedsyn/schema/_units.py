@@ -87,8 +87,8 @@ class People:
         numbers = np.array(known, np.int64)[identities.indices.to_numpy()]
         rows = _Rows(numbers, ranks(codes, self._salts[numbers]), codes)
         while many := min(len(rows.numbers), self._room - self._waiting):
-            self._rows.append(_Rows(*(part[..., :many] for part in rows)))
-            rows = _Rows(*(part[..., many:] for part in rows))
+            self._rows.append(rows.part(slice(many)))
+            rows = rows.part(slice(many, None))
             self._waiting += many
             if self._waiting == self._room:
                 self._settle()
@@ -126,6 +126,10 @@ class _Rows(NamedTuple):
     numbers: Integers
     ranks: Integers
     codes: Codes
+
+    def part(self, some: slice) -> _Rows:
+        """Some of the rows."""
+        return _Rows(self.numbers[some], self.ranks[some], self.codes[:, some])
 
 
 def salts(units: Sequence[str]) -> Integers:
