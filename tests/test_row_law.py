@@ -408,7 +408,8 @@ def spellings(number: Decimal) -> Iterator[tuple[str, object]]:
 
 def codes_of(schema: Schema, table: object) -> list[int]:
     """The codes of all rows that fit."""
-    return encode(schema, open_source(table).batches(["x"])).table.codes[0].tolist()
+    codes: list[int] = encode(schema, open_source(table).batches(["x"])).table.codes[0].tolist()
+    return codes
 
 
 NUMBERS = (
