@@ -11,17 +11,20 @@ from heterofedsyn.sources._rowwise import nodes
 _FILE_READERS = ("read_parquet", "parquet_scan")
 _USUAL = "main"
 
+Name = tuple[str, str]
+"""Schema and name of a table or view."""
+
 
 class Reading(NamedTuple):
     """What a query takes rows from.
 
     Attributes:
-        table: schema and name of a table of the file, in small letters; empty if it is none.
+        table: schema and name of a table of the file, in small letters; None if it is none.
         files: a path or glob, if it is no table.
         chosen: whether a WHERE says which rows.
     """
 
-    table: tuple[str, ...]
+    table: Name | None
     files: str
     chosen: bool
 
@@ -54,8 +57,8 @@ class Catalogue:
         parse: the tree of a query.
     """
 
-    tables: frozenset[tuple[str, ...]]
-    views: Mapping[tuple[str, ...], str]
+    tables: frozenset[Name]
+    views: Mapping[Name, str]
     macros: Mapping[str, Sequence[str]]
     parse: Callable[[str], object]
 
@@ -90,7 +93,7 @@ class Catalogue:
         # What stands in the place of a schema may be the file's own name.
         found = (found & everything) or ({(_USUAL, name)} & everything)
         if not found:
-            yield Reading((), str(node["table_name"]), scope.chosen)
+            yield Reading(None, str(node["table_name"]), scope.chosen)
         for known in sorted(found):
             if known in self.tables:
                 yield Reading(known, "", scope.chosen)
@@ -102,7 +105,7 @@ class Catalogue:
         if name in _FILE_READERS:
             for argument in nodes(node["arguments"]):
                 if isinstance(literal := argument.get("literal"), dict):
-                    yield Reading((), str(literal.get("text", "")), scope.chosen)
+                    yield Reading(None, str(literal.get("text", "")), scope.chosen)
         elif name not in scope.around:
             for query in self.macros.get(name, ()):
                 yield from self._read(self.parse(query), scope.of(name, _USUAL))
