@@ -526,6 +526,7 @@ def stored(settings: SiteSettings) -> int:
     return sum(path.stat().st_size for path in (settings.folder / "answers").iterdir())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "statistics",
     [

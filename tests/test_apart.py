@@ -28,6 +28,8 @@ from heterofedsyn.schema import EncodedTable
 from heterofedsyn.sources import check_apart, open_source
 from invented import SCHEMA, Desk, patients
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def desk(

@@ -779,7 +779,13 @@ MUTANTS = [
             (
                 "a study whose consent was withdrawn is answered",
                 "consent withdrawn",
-                (("consent", "if (consent_folder(settings, fingerprint) / WITHDRAWN).exists():", _NO),),
+                (
+                    (
+                        "consent",
+                        "if (consent_folder(settings, fingerprint) / WITHDRAWN).exists():",
+                        _NO,
+                    ),
+                ),
             ),
             (
                 "an agent answers under secure aggregation",

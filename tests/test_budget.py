@@ -102,6 +102,7 @@ def test_a_stated_epsilon_is_never_below_the_formula(
         assert stated <= exact * (1 + mpmath.mpf("1e-13")) or delta > 1e-9
 
 
+@pytest.mark.thorough
 @given(st.floats(-6, 2).map(lambda power: min(100.0, 10**power)), any_delta, conversions)
 @example(1.0, 1e-9, Conversion.TIGHT)
 @example(100.0, 1e-300, Conversion.PAPER)
@@ -117,6 +118,7 @@ def test_the_rho_of_an_epsilon_never_means_more_than_it_by_the_formula(
     assert larger.epsilon(delta, conversion) > epsilon or larger.rho > epsilon, "nothing is wasted"
 
 
+@pytest.mark.thorough
 @given(any_rho, any_delta, conversions)
 def test_an_epsilon_that_was_stated_buys_no_more_than_its_rho_means(
     rho: float, delta: float, conversion: Conversion

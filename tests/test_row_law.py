@@ -27,6 +27,8 @@ from heterofedsyn.sources import csv_file, memory, open_source
 from heterofedsyn.sources._cells import texts
 from postgres_support import Server, server
 
+pytestmark = pytest.mark.thorough
+
 SCHEMA = Schema.of(
     {
         "columns": [

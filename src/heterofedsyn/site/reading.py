@@ -54,7 +54,7 @@ def count(
                 watch=watch,
             )
         )
-    encoder = Encoder(schema, unit, max_rows_per_unit)
+    encoder = Encoder(schema, unit, max_rows_per_unit, declared)
     with Tally(schema.domain, folder, declared) as tally:
         for part in encoder.encode(read(sources, encoder.columns, watch)):
             tally.add(part.codes)
