@@ -129,6 +129,9 @@ PUSHING = [
     "SELECT age FROM stays limit\n2",
     "SELECT age FROM stays OFFSET 1",
     "SELECT age FROM stays FETCH FIRST 2 ROWS ONLY",
+    "SELECT age FROM stays FETCH/**/FIRST 2 ROWS ONLY",
+    "SELECT age, count(*) OVER /* by age */ (ORDER BY age) FROM stays",
+    "SELECT age FROM stays --all\rLIMIT 5",
     "SELECT age FROM stays /* x */ LIMIT /* y */ 2",
     "SELECT age FROM (SELECT * FROM stays LIMIT 1) AS t",
     "WITH t AS (SELECT * FROM stays LIMIT 1) SELECT age FROM t",
@@ -158,6 +161,7 @@ DUCKDB_PUSHING = [
     "SELECT * FROM placed",
     "SELECT s.age FROM stays AS s POSITIONAL JOIN stays AS o",
     "SELECT s.age FROM stays AS s ASOF JOIN stays AS o ON s.age >= o.age",
+    "SELECT s.age FROM stays AS s JOIN (SELECT range AS rowid FROM range(5)) AS r USING (rowid)",
     "SELECT age FROM read_parquet('x.parquet', file_row_number = true) AS t(age, ward, n)",
     "SELECT age FROM 'x.parquet' WHERE file_row_number < 2",
 ]

@@ -17,6 +17,7 @@ from heterofedsyn.schema import _reading
 
 _TRAILING_ZEROS = r"^(-?[0-9]+\.[0-9]*[1-9])0+$"
 _WORTH_SORTING = 2**18
+_MOST_WAITING = 2**24
 _SORTINGS = 4
 """How often rows are sorted while they arrive, at most, if there are no more than declared."""
 
@@ -74,7 +75,7 @@ class People:
         self._salts: Integers = np.zeros(0, np.int64)
         self._rows = [_Rows(self._salts, self._salts, none)]
         self._waiting = self._sorted = 0
-        self._room = max(_WORTH_SORTING, (size or 0) // _SORTINGS)
+        self._room = min(_MOST_WAITING, max(_WORTH_SORTING, (size or 0) // _SORTINGS))
         self._sortings = (size or 0) // self._room
 
     def admit(self, codes: Codes, identities: pa.DictionaryArray) -> None:

@@ -11,10 +11,13 @@ TICK = 1.0
 
 MOST_TICK = 60.0
 
+COARSEST = 64
+"""Ticks at most between two moments at which long work may be told."""
+
 
 @contextmanager
 def on_tick(seconds: float) -> Iterator[None]:
-    """Ends 1, 2, 4, 8, ... ticks after it began, whatever happens within.
+    """Ends 1, 2, 4, ... or 64 ticks after it began, or a multiple of 64, whatever happens within.
 
     So long work, such as reading a table, is told more coarsely, and takes at most twice as long.
 
@@ -27,6 +30,7 @@ def on_tick(seconds: float) -> Iterator[None]:
     finally:
         if seconds > 0:
             passed, ticks = (time.monotonic() - begun) / seconds, 1
-            while ticks <= passed:
+            while ticks <= passed and ticks < COARSEST:
                 ticks *= 2
+            ticks *= 1 + int(passed // ticks)
             time.sleep(max(0.0, begun + ticks * seconds - time.monotonic()))

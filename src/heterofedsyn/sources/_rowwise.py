@@ -69,8 +69,10 @@ def _bare(query: str, *, spark: bool, escapes: bool, names: bool = False) -> str
     quote = "`" if spark else '"'
     inside = r"(?:[^{0}\\]|\\.|{0}{0})*(?:{0}|$)" if escapes else r"(?:[^{0}]|{0}{0})*(?:{0}|$)"
     parts = [
-        r"(?P<comment>--[^\n]*|/\*)",
-        r"\b[rR](?:'[^']*'|\"[^\"]*\")" if spark else r"\$(?P<tag>\w*)\$.*?\$(?P=tag)\$",
+        r"(?P<comment>--[^\r\n]*|/\*)",
+        r"\b[rR](?:'[^']*'|\"[^\"]*\")"
+        if spark
+        else r"(?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$",
         "'" + inside.format("'"),
         rf"(?P<name>{quote}(?:[^{quote}]|{quote}{quote})*(?:{quote}|$))",
         *(['"' + inside.format('"')] if spark else []),
@@ -79,7 +81,8 @@ def _bare(query: str, *, spark: bool, escapes: bool, names: bool = False) -> str
     kept, place = [], 0
     while found := pattern.search(query, place):
         kept.append(query[place : found.start()])
-        kept.append(found[0] if names and found["name"] else " ? ")
+        shown = found[0] if names and found["name"] else " ? "
+        kept.append(" " if found["comment"] else shown)  # words around a comment belong together
         place = found.end()
         if found["comment"] == "/*":
             place = _end_of_comment(query, place)
@@ -120,7 +123,7 @@ def check_tree(
 
 def _pushes(kind: str, node: dict[str, Any]) -> bool:
     """Whether a part of a query lets a row take the place of another."""
-    named = [*node.get("column_names", ()), node.get("name")]
+    named = [*node.get("column_names", ()), *node.get("using_columns", ()), node.get("name")]
     return bool(
         kind.startswith(("LIMIT", "WINDOW"))
         or (kind == "JOIN" and node["ref_type"] not in _JOINS)
@@ -128,6 +131,7 @@ def _pushes(kind: str, node: dict[str, Any]) -> bool:
         or node.get("sample")
         or node.get("qualify")
         or node.get("distinct_on_targets")
+        or node.get("key_targets")
     )
 
 

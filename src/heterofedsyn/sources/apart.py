@@ -16,7 +16,7 @@ from heterofedsyn.sources.location import Location, files_below, matches, parse
 from heterofedsyn.sources.source import Source
 
 _TOKEN = re.compile(
-    r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\w+|\S""", re.DOTALL
+    r"""--[^\r\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\w+|\S""", re.DOTALL
 )
 _PLAIN_NAME = re.compile(r'["`]([a-z_][a-z0-9_$]*)["`]')
 _NAME = r'(?:[^\W\d]\w*(?!\w)|"(?:[^"]|"")*"|`[^`]*`)'
