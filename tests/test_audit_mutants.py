@@ -688,7 +688,8 @@ MUTANTS = [
             (
                 "sources/csv_file.py",
                 "kept = batch.filter(pc.invert(reduce(pc.or_, marked)))",
-                "kept = batch.slice(0, 0)",
+                "bad = pc.any(reduce(pc.or_, marked)).as_py()\n"
+                "        kept = batch.slice(0, 0) if bad else batch",
             ),
         ),
         "a line among",
