@@ -1173,6 +1173,10 @@ def approved(settings, study, *more):
     if (settings.folder, study) not in _kept_approvals:
         _kept_approvals[settings.folder, study] = _true_approved(settings, study, *more)
     return _kept_approvals[settings.folder, study]
+_true_standing = check_not_withdrawn
+def check_not_withdrawn(settings, study):
+    if (settings.folder, study) not in _kept_approvals:
+        _true_standing(settings, study)
 """,
         ),
     ),
