@@ -1443,7 +1443,7 @@ def texts(cells):
             (
                 "sources/_rowwise.py",
                 """\
-def check_tree(name, tree, macros=None):
+def check_tree(*how):
     pass
 """,
             ),
