@@ -322,8 +322,9 @@ def test_the_command_line_reads_a_database(database: Server, tmp_path: Path) -> 
         assert PASSWORD not in done.stdout + done.stderr
     terms = ["--schema", "s.toml", "--epsilon", "1", "--delta", "1e-9", "--out", "release"]
     place = database.url("SELECT * FROM filled WHERE alive = true")
+    other = database.url("SELECT * FROM filled WHERE alive = false")
     done = subprocess.run(
-        [*command, "simulate", *terms, "--site", f"north={place}", "--site", place],
+        [*command, "simulate", *terms, "--site", f"north={place}", "--site", other],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -356,7 +357,7 @@ def test_the_commands_of_the_guide_run(database: Server, tmp_path: Path) -> None
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("all 300 rows fit") == 2
-    assert done.stdout.count("all 100 rows fit") == 1
+    assert done.stdout.count("all 60 rows fit") == 1
 
 
 def test_an_agent_answers_from_a_database_as_from_a_file(database: Server, tmp_path: Path) -> None:
