@@ -101,8 +101,9 @@ def test_a_changed_release_is_refused_or_works(name: str, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_every_changed_release_is_refused_or_works(name: str, tmp_path: Path) -> None:
-    check_some(name, tmp_path / "r", every=1, first=0, pages=100)
+def test_many_changed_releases_are_refused_or_work(name: str, tmp_path: Path) -> None:
+    """One change in eight; other ones for every method."""
+    check_some(name, tmp_path / "r", every=8, first=NAMES.index(name), pages=4)
 
 
 @pytest.mark.thorough
