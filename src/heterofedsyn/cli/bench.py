@@ -173,9 +173,7 @@ def paper(
 
 @app.command()
 def audit(
-    thorough: Annotated[
-        bool, typer.Option("--thorough", help="Ten times the work: some 1,000 CPU seconds.")
-    ] = False,
+    thorough: Annotated[bool, typer.Option("--thorough", help="Ten times the work.")] = False,
     layer: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="coupling, noise, game or ledger; all unless named."),
