@@ -17,7 +17,7 @@ from typing import Any
 
 from agent_support import FreshNoise
 from heterofedsyn.site.agent import Agent, Refused
-from heterofedsyn.site.books import ANSWERS, Books, Charged, _Chain
+from heterofedsyn.site.ledger.books import ANSWERS, Books, Charged, _Chain
 from heterofedsyn.site.settings import SiteSettings
 
 MOMENT = "at any moment"

@@ -15,8 +15,8 @@ from heterofedsyn.privacy.noise import Calibration
 from heterofedsyn.protocol import Part, Query, Study, encode
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.schema import Schema
-from heterofedsyn.site.books import Books
 from heterofedsyn.site.consent import approve
+from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
 from support import categories, dependent_table, make_plan
 

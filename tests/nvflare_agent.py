@@ -15,8 +15,8 @@ from pathlib import Path
 from heterofedsyn.privacy.noise import SecureNoise, SimulatedNoise
 from heterofedsyn.protocol import Query, decode
 from heterofedsyn.site.agent import Agent
-from heterofedsyn.site.books import Books
-from heterofedsyn.site.service import Service
+from heterofedsyn.site.ledger.books import Books
+from heterofedsyn.site.server import Service
 from heterofedsyn.site.settings import SiteSettings
 
 

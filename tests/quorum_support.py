@@ -6,8 +6,8 @@ import tomllib
 from typing import Any
 
 from heterofedsyn.hub import federate, make_method
-from heterofedsyn.hub.method import settings_of
-from heterofedsyn.hub.rounds import Reply
+from heterofedsyn.hub.methods.base import settings_of
+from heterofedsyn.hub.replies import Reply
 from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.protocol import Answer, Plan, Query, Study, decode, encode
 from heterofedsyn.site import Site

@@ -14,7 +14,7 @@ from heterofedsyn.marginals.statistics import Flat
 from heterofedsyn.protocol import Part, Query, Study, encode
 from heterofedsyn.schema import Schema
 from heterofedsyn.site.consent import approve
-from heterofedsyn.site.founding import found_site
+from heterofedsyn.site.create import found_site
 from heterofedsyn.site.settings import SiteSettings
 from support import categories, make_plan
 

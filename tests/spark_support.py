@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from heterofedsyn.sources import spark
+from heterofedsyn.sources import spark_table
 
 needs_java = pytest.mark.skipif(
     not (os.environ.get("JAVA_HOME") or shutil.which("java")),
@@ -33,7 +33,7 @@ def cluster(local_files: Path) -> Iterator[SparkSession]:
         for name in ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS"):
             patch.delenv(name, raising=False)
         patch.setenv("SPARK_LOCAL_DIRS", str(local_files))
-        started = spark.session()
+        started = spark_table.session()
         started.conf.set("spark.sql.shuffle.partitions", "4")
     yield started
     started.stop()

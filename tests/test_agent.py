@@ -47,8 +47,8 @@ from heterofedsyn.protocol.limits import MOST_INTEGERS, MOST_QUERY_BYTES
 from heterofedsyn.schema import encode
 from heterofedsyn.site import Site
 from heterofedsyn.site.agent import Agent, Reason, Refused
-from heterofedsyn.site.books import Books
 from heterofedsyn.site.consent import CONSENT, STUDY, NotApproved, approve, withdraw
+from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.sources import open_source
 from support import NoNoise, categories

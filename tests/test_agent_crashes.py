@@ -22,7 +22,7 @@ from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.noise import Calibration
 from heterofedsyn.protocol import Answer, Query, Study, decode
 from heterofedsyn.site.agent import Agent
-from heterofedsyn.site.books import Books
+from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
 
 KILLED = -signal.SIGKILL

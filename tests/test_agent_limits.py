@@ -23,8 +23,8 @@ from agent_support import NOW, FreshNoise, approved_study, ask, books_of, make_s
 from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import ProtocolError
 from heterofedsyn.hub import federate, make_method
-from heterofedsyn.hub.preview import preview
-from heterofedsyn.hub.rounds import Agreed
+from heterofedsyn.hub.planning.preview import preview
+from heterofedsyn.hub.replies import Agreed
 from heterofedsyn.marginals import Flat, Grouped, Sketched, SketchKind, Statistic, Total
 from heterofedsyn.marginals.sketch import Sketch, largest_norm
 from heterofedsyn.marginals.statistics import works
@@ -42,8 +42,8 @@ from heterofedsyn.protocol.messages import study_of
 from heterofedsyn.schema import Domain, Schema
 from heterofedsyn.simulate.hospitals import hospital_schema
 from heterofedsyn.site.agent import Agent, Reason, Refused
-from heterofedsyn.site.books import Books
 from heterofedsyn.site.consent import approve, withdraw
+from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import LEAST_RHO, STUDY_BYTES, SiteSettings
 from heterofedsyn.site.turns import Turns
 from support import categories, make_plan

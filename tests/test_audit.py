@@ -22,7 +22,7 @@ import scipy.stats
 
 import heterofedsyn
 from heterofedsyn._arrays import Codes, Integers
-from heterofedsyn.bench.audit import (
+from heterofedsyn.audit import (
     LAYERS,
     QUICK,
     Effort,
@@ -33,14 +33,14 @@ from heterofedsyn.bench.audit import (
     simulations,
     workers,
 )
-from heterofedsyn.bench.audit import ledger as ledger_layer
-from heterofedsyn.bench.audit import run as run_module
-from heterofedsyn.bench.audit.clock import jumping_clock
-from heterofedsyn.bench.audit.exhibit import ask, plain_schema, plan_of
-from heterofedsyn.bench.audit.findings import ALARM, Broken, Check, require
-from heterofedsyn.bench.audit.game import epsilon_of_mu
-from heterofedsyn.bench.audit.streams import Row
-from heterofedsyn.bench.audit.subject import UNIT
+from heterofedsyn.audit import ledger as ledger_layer
+from heterofedsyn.audit import run as run_module
+from heterofedsyn.audit.clock import jumping_clock
+from heterofedsyn.audit.exhibit import ask, plain_schema, plan_of
+from heterofedsyn.audit.findings import ALARM, Broken, Check, require
+from heterofedsyn.audit.game import epsilon_of_mu
+from heterofedsyn.audit.streams import Row
+from heterofedsyn.audit.subject import UNIT
 from heterofedsyn.errors import UsageError
 from heterofedsyn.marginals import Flat, Haar
 from heterofedsyn.privacy import goodness
@@ -55,7 +55,7 @@ from heterofedsyn.privacy.goodness import (
 from heterofedsyn.privacy.noise import Calibration, SimulatedNoise
 from heterofedsyn.schema import _units
 from heterofedsyn.simulate import synthesizer
-from heterofedsyn.site import _spark_work
+from heterofedsyn.site import _spark_tasks
 from heterofedsyn.site.settings import SiteSettings
 from invented import Desk
 from test_audit_mutants import MUTANTS, edited, names_of
@@ -195,7 +195,7 @@ def test_tails_of_several_sigmas_tell_more_than_each_alone() -> None:
 _DOOMED = """\
 import os, sys
 from pathlib import Path
-from heterofedsyn.bench.audit.doom import Doom
+from heterofedsyn.audit.doom import Doom
 writes, power_fails, place = int(sys.argv[1]), sys.argv[2] == "power", Path(sys.argv[3])
 doom = Doom(writes, power_fails)
 doom.begin()
@@ -310,7 +310,7 @@ def test_rows_that_spark_ranks_in_another_way_are_noticed(monkeypatch: pytest.Mo
         return np.arange(codes.shape[1])
 
     others = SimpleNamespace(salts=_units.salts, ranks=by_number)
-    monkeypatch.setattr(_spark_work, "_units", others)
+    monkeypatch.setattr(_spark_tasks, "_units", others)
     with pytest.raises(Broken, match="than from any other source"):
         run_check(workers.checks(3), "workers of Spark")
 

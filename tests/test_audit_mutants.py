@@ -31,8 +31,8 @@ WHOLE = os.environ.get("HETEROFEDSYN_MUTANTS") == "thorough"
 
 _AUDIT = """\
 import json, re, sys
-from heterofedsyn.bench.audit import QUICK, THOROUGH, audit
-from heterofedsyn.bench.audit.run import LAYERS
+from heterofedsyn.audit import QUICK, THOROUGH, audit
+from heterofedsyn.audit.run import LAYERS
 whole, words, first, *layers = sys.argv[1:]
 def enough(finding):
     seen = re.search(words, f"{finding.name}: {finding.figure}")
@@ -86,7 +86,7 @@ def _noise(old: str, new: str) -> tuple[str, str, str]:
 
 
 def _site(old: str, new: str) -> tuple[str, str, str]:
-    return ("site/site.py", old, new)
+    return ("site/answering.py", old, new)
 
 
 MUTANTS = [
@@ -244,7 +244,7 @@ MUTANTS = [
                 "exact = [part.statistic.exact(counts) for part in query.parts]",
                 "exact = [(e := part.statistic.exact(counts))[e != 0] for part in query.parts]",
             ),
-            ("hub/rounds.py", "if len(released.data) != 8 * agreed.integers:", "if False:"),
+            ("hub/replies.py", "if len(released.data) != 8 * agreed.integers:", "if False:"),
         ),
     ),
     Mutant(
@@ -268,7 +268,7 @@ MUTANTS = [
                 "study=f'{query.study} {int(exact[0].sum())}',\n                query=fingerprint,",
             ),
             (
-                "hub/rounds.py",
+                "hub/replies.py",
                 "(answer.study, answer.query) != (query.study, fingerprint)",
                 "False",
             ),
@@ -313,7 +313,7 @@ MUTANTS = [
                 'data=values.astype("<i8").tobytes()',
                 'data=np.trim_zeros(values, "b").astype("<i8").tobytes()',
             ),
-            ("hub/rounds.py", "if len(released.data) != 8 * agreed.integers:", "if False:"),
+            ("hub/replies.py", "if len(released.data) != 8 * agreed.integers:", "if False:"),
         ),
         "lengths",
     ),
@@ -344,7 +344,7 @@ MUTANTS = [
         (
             _site("sensitivity=sensitivity * rows,", "sensitivity=sensitivity,"),
             (
-                "hub/rounds.py",
+                "hub/replies.py",
                 "part.statistic.sensitivity(domain) * plan.rows_per_unit",
                 "part.statistic.sensitivity(domain)",
             ),
@@ -425,7 +425,7 @@ MUTANTS = [
         r"secure-aggregation.* states rho_alone",
         (
             (
-                "hub/statement.py",
+                "hub/release/statement.py",
                 "rho_alone=budget.times(plan.trust_model.alone_factor).rho",
                 "rho_alone=budget.rho",
             ),
@@ -436,13 +436,13 @@ MUTANTS = [
         "privacy.json overstates every sigma",
         "coupling",
         r"sigma of a release is stated",
-        (("hub/statement.py", "sigma=agreed.sigma,", "sigma=10 * agreed.sigma,"),),
+        (("hub/release/statement.py", "sigma=agreed.sigma,", "sigma=10 * agreed.sigma,"),),
     ),
     Mutant(
         "privacy.json states a tenth of epsilon",
         "coupling",
         r"states epsilon",
-        (("hub/statement.py", "epsilon=plan.epsilon,", "epsilon=plan.epsilon / 10,"),),
+        (("hub/release/statement.py", "epsilon=plan.epsilon,", "epsilon=plan.epsilon / 10,"),),
     ),
     Mutant(
         "the limit of L rows per person counted for each batch alone",
@@ -483,7 +483,7 @@ MUTANTS = [
         (
             (
                 "schema/_units.py",
-                "utf8_normalize(_reading.integer_form(texts),",
+                "utf8_normalize(_parsing.integer_form(texts),",
                 "utf8_normalize(texts,",
             ),
         ),
@@ -707,7 +707,7 @@ MUTANTS = [
         r"agent: .*text for a number: refused as unavailable",
         (
             (
-                "schema/_reading.py",
+                "schema/_parsing.py",
                 "        return _numbers_of_text(pc.ascii_trim_whitespace(array))",
                 "        trimmed = pc.ascii_trim_whitespace(array)\n"
                 "        array = pc.if_else(is_empty(trimmed), None, trimmed).cast(pa.float64())",
@@ -721,7 +721,7 @@ MUTANTS = [
         r"agent: .*a date .*counted wrongly",
         (
             (
-                "schema/_reading.py",
+                "schema/_parsing.py",
                 "        return _seconds_of_text(pc.ascii_trim_whitespace(array))",
                 "        found = _seconds_of_text(pc.ascii_trim_whitespace(array))\n"
                 "        return found if found.read.all() else nothing(array)",
@@ -822,7 +822,7 @@ MUTANTS = [
                 "a malformed query: a hub hears more",
                 (
                     (
-                        "site/service.py",
+                        "site/server.py",
                         "            reason = refusal.reason\n",
                         "            reason = refusal.reason\n"
                         "            answer = str(refusal).encode()\n",
@@ -845,7 +845,7 @@ MUTANTS = [
                 "a stranger was answered",
                 (
                     (
-                        "site/service.py",
+                        "site/server.py",
                         "if user not in self._askers:",
                         "if user not in self._askers and user < 0:",
                     ),
@@ -854,12 +854,12 @@ MUTANTS = [
             (
                 "the socket is open to all",
                 "agent is open to all",
-                (("site/service.py", "SOCKET_MODE = 0o660", "SOCKET_MODE = 0o666"),),
+                (("site/server.py", "SOCKET_MODE = 0o660", "SOCKET_MODE = 0o666"),),
             ),
             (
                 "the socket's folder is open to all",
                 "socket is open to all",
-                (("site/service.py", "FOLDER_MODE = 0o750", "FOLDER_MODE = 0o755"),),
+                (("site/server.py", "FOLDER_MODE = 0o750", "FOLDER_MODE = 0o755"),),
             ),
         )
     ),
@@ -921,7 +921,7 @@ MUTANTS = [
         r"an agent's end left books that are disputed",
         (
             (
-                "site/books.py",
+                "site/ledger/books.py",
                 "            os.fsync(self._ledger)\n            self._write_anchor(chain)",
                 "            self._write_anchor(chain)",
             ),
@@ -934,7 +934,7 @@ MUTANTS = [
         r"an agent's end left|gone from",
         (
             (
-                "site/books.py",
+                "site/ledger/books.py",
                 "        raise\n    _flush_folder(path.parent)",
                 "        raise",
             ),
@@ -947,7 +947,7 @@ MUTANTS = [
         r"a repair books less",
         (
             (
-                "site/books.py",
+                "site/ledger/books.py",
                 "booked = shortfall(together([larger, study_cap]), chain.budgets)",
                 "booked = shortfall(spent, chain.budgets)",
             ),
@@ -960,7 +960,7 @@ MUTANTS = [
         r"a repair books less",
         (
             (
-                "site/books.py",
+                "site/ledger/books.py",
                 "larger = max(spent, Budget(0.0 if known is None else known.rho))",
                 "larger = spent",
             ),
@@ -980,7 +980,7 @@ MUTANTS = [
         r"a charge from before a repair paid",
         (
             (
-                "site/books.py",
+                "site/ledger/books.py",
                 "                    del self._charged[query]",
                 "                    pass",
             ),
@@ -991,7 +991,7 @@ MUTANTS = [
         "an anchor is known by its number alone",
         "ledger",
         r"a ledger was accepted with the anchor of another",
-        (("site/books.py", "    if (known.number, known.head) not in ends:", f"    {_NO}"),),
+        (("site/ledger/books.py", "    if (known.number, known.head) not in ends:", f"    {_NO}"),),
         "on disk",
     ),
     Mutant(
@@ -1000,7 +1000,7 @@ MUTANTS = [
         r"older copy of the ledger was accepted|knows less than before",
         (
             (
-                "site/books.py",
+                "site/ledger/books.py",
                 "    path = folder / LEDGER\n    if known.number > chain.number:",
                 "    return\n    path = folder / LEDGER\n    if known.number > chain.number:",
             ),
@@ -1011,7 +1011,13 @@ MUTANTS = [
         "a charge booked at half its price",
         "ledger",
         r"a charge is not what was asked",
-        (("site/books.py", "            rho=cost.rho,\n", "            rho=cost.rho / 2,\n"),),
+        (
+            (
+                "site/ledger/books.py",
+                "            rho=cost.rho,\n",
+                "            rho=cost.rho / 2,\n",
+            ),
+        ),
         "on disk",
     ),
     Mutant(
@@ -1020,7 +1026,7 @@ MUTANTS = [
         r"table spent more than its cap",
         (
             (
-                "site/books.py",
+                "site/ledger/books.py",
                 "for ledger in self._ledgers(study, cap, study_cap):",
                 "for ledger in self._ledgers(study, cap, study_cap)[1:]:",
             ),
@@ -1079,7 +1085,7 @@ _Shelf.charge = _charge
         r"on disk: a price is booked as another",
         "any size",
         (
-            "site/books.py",
+            "site/ledger/books.py",
             """\
 _true_charge = Books.charge
 def _charge(self, study, query, label, cost, *, cap, study_cap, **more):
@@ -1110,7 +1116,7 @@ Ledger.charge = _charge
         r"an answer left for a price that was not booked",
         "any size",
         (
-            "site/site.py",
+            "site/answering.py",
             """\
 _true_together = together
 def together(parts):
@@ -1186,7 +1192,7 @@ def check_not_withdrawn(settings, study):
         r"repairs count: ",
         "repairs count",
         (
-            "site/books.py",
+            "site/ledger/books.py",
             """\
 _true_ledgers = Books._ledgers
 def _ledgers(self, study, cap, study_cap):
@@ -1488,7 +1494,7 @@ def check_apart(tables):
         r"workers of Spark: .*other rows are counted than from any other source",
         (
             (
-                "site/_spark_work.py",
+                "site/_spark_tasks.py",
                 "_units.ranks(codes, salts)",
                 "np.arange(codes.shape[1])",
             ),
@@ -1501,7 +1507,7 @@ def check_apart(tables):
         r"workers of Spark: .*rows are counted, not",
         (
             (
-                "site/_spark_work.py",
+                "site/_spark_tasks.py",
                 "numbers <= self.most",
                 "numbers <= self.most + 1",
             ),
@@ -1514,7 +1520,7 @@ def check_apart(tables):
         r"workers of Spark: .*the total is",
         (
             (
-                "site/spark.py",
+                "site/spark_counting.py",
                 "rows = fit.rows_read - fit.rows_dropped - fit.rows_over",
                 "rows = fit.rows_read - fit.rows_dropped",
             ),
@@ -1645,7 +1651,7 @@ def check_study(settings, study, *more):
 """,
         ),
         (
-            "site/books.py",
+            "site/ledger/books.py",
             """\
 def _settle(self, unit):
     pass
@@ -1676,7 +1682,7 @@ Books.settle = _settle
                 "if plan.unit != settings.unit:",
                 "if (plan.unit is None) != (settings.unit is None):",
             ),
-            ("site/books.py", "elif known != unit:", "elif False:"),
+            ("site/ledger/books.py", "elif known != unit:", "elif False:"),
         ),
         "^consent$",
     ),

@@ -36,7 +36,7 @@ from heterofedsyn.errors import (
     UsageError,
 )
 from heterofedsyn.privacy.budget import Budget, together
-from heterofedsyn.site.books import Books, _Chain, check_anchor_folder
+from heterofedsyn.site.ledger.books import Books, _Chain, check_anchor_folder
 
 pytestmark = pytest.mark.thorough
 
@@ -218,7 +218,7 @@ def test_nothing_that_is_there_is_ever_made_anew(place: Place, tmp_path: Path) -
 @pytest.mark.thorough
 def test_a_second_agent_refuses_to_start(place: Place) -> None:
     script = (
-        "import sys; from pathlib import Path; from heterofedsyn.site.books import Books\n"
+        "import sys; from pathlib import Path; from heterofedsyn.site.ledger.books import Books\n"
         "Books.open(Path(sys.argv[1]), Path(sys.argv[2]))"
     )
     command = [sys.executable, "-c", script, str(place.folder), str(place.anchor)]
@@ -237,7 +237,7 @@ def test_a_second_agent_refuses_to_start(place: Place) -> None:
 
 
 _SPENDING = (
-    "import sys; from pathlib import Path; from heterofedsyn.site.books import Books\n"
+    "import sys; from pathlib import Path; from heterofedsyn.site.ledger.books import Books\n"
     "from heterofedsyn.errors import HeterofedsynError\n"
     "from heterofedsyn.privacy.budget import Budget\n"
     "books = None\n"
@@ -336,7 +336,7 @@ def test_closed_books_are_not_opened_by_the_next_query(place: Place) -> None:
 @pytest.mark.thorough
 def test_a_ledger_can_be_read_at_every_moment_while_an_agent_writes(place: Place) -> None:
     script = (
-        "import sys; from pathlib import Path; from heterofedsyn.site.books import Books\n"
+        "import sys; from pathlib import Path; from heterofedsyn.site.ledger.books import Books\n"
         "from heterofedsyn.privacy.budget import Budget\n"
         "books = Books.open(Path(sys.argv[1]), Path(sys.argv[2])); print('ready', flush=True)\n"
         "for i in range(300):\n"

@@ -20,9 +20,9 @@ import typer
 
 from heterofedsyn import load
 from heterofedsyn.cli.app import app, run
-from heterofedsyn.hub import DEFAULT_METHOD, METHODS, sampling
+from heterofedsyn.hub import DEFAULT_METHOD, METHODS
 from heterofedsyn.hub import release as release_module
-from heterofedsyn.hub.release import MOST_RELEASED
+from heterofedsyn.hub.release import MOST_RELEASED, sampling
 from heterofedsyn.privacy.budget import Conversion
 from heterofedsyn.privacy.trust import TRUST_MODELS
 from heterofedsyn.schema import Schema

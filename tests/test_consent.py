@@ -17,7 +17,6 @@ from heterofedsyn.cli.site import app
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol import Study
-from heterofedsyn.site.books import Account, Books
 from heterofedsyn.site.consent import (
     CONSENT,
     STUDY,
@@ -29,6 +28,7 @@ from heterofedsyn.site.consent import (
     recorded,
     withdraw,
 )
+from heterofedsyn.site.ledger.books import Account, Books
 from heterofedsyn.site.settings import SiteSettings
 from site_support import NOW, SCHEMA, WHO, approved_study, make_site, make_study
 from support import categories

@@ -13,8 +13,8 @@ import pytest
 from heterofedsyn import Release, load
 from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn.hub import federate, make_method
-from heterofedsyn.hub.differences import MOST_GROUPS, AttributeDifference, differences
-from heterofedsyn.hub.rounds import Round
+from heterofedsyn.hub.release.differences import MOST_GROUPS, AttributeDifference, differences
+from heterofedsyn.hub.replies import Round
 from heterofedsyn.marginals import Flat, Haar, Statistic, Total
 from heterofedsyn.marginals.statistics import haar_differences, haar_levels
 from heterofedsyn.privacy.noise import SimulatedNoise

@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from heterofedsyn.hub import METHODS, make_method
-from heterofedsyn.hub.method import settings_of
+from heterofedsyn.hub.methods.base import settings_of
 from heterofedsyn.schema import Schema
 from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
 from spark_support import needs_java

@@ -30,7 +30,7 @@ from heterofedsyn.protocol import Answer, Part, Query, decode, encode
 from heterofedsyn.schema import EncodedTable
 from heterofedsyn.site import Site
 from heterofedsyn.site.agent import Agent, Refused
-from heterofedsyn.site.books import Books
+from heterofedsyn.site.ledger.books import Books
 from support import NoNoise, categories, dependent_table, make_plan
 
 pytestmark = pytest.mark.thorough

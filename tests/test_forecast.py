@@ -13,8 +13,8 @@ import pytest
 
 from heterofedsyn.bench.tables import real_table
 from heterofedsyn.evaluation import total_variation
-from heterofedsyn.hub.forecast import SPAN, Forecast, Stage, forecast, value_noise
 from heterofedsyn.hub.methods.wavetree import WaveTree
+from heterofedsyn.hub.planning.forecast import SPAN, Forecast, Stage, forecast, value_noise
 from heterofedsyn.marginals.statistics import haar_levels
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol import Plan

@@ -22,10 +22,10 @@ from heterofedsyn._toml import NotToml, from_toml
 from heterofedsyn.errors import HeterofedsynError, SchemaError, UsageError
 from heterofedsyn.protocol import Study
 from heterofedsyn.schema import Schema
-from heterofedsyn.site.books import Books
 from heterofedsyn.site.consent import read_consent
+from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.receipt import SignedReceipt
-from heterofedsyn.site.service import Service
+from heterofedsyn.site.server import Service
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
 
 ROOT = Path(__file__).parents[1]

@@ -10,7 +10,7 @@ import pytest
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub import Absence, QuorumLost, Release, conduct
 from heterofedsyn.hub.journal import Journal, JournalError, alone
-from heterofedsyn.hub.rounds import Reply
+from heterofedsyn.hub.replies import Reply
 from heterofedsyn.protocol import Query, encode
 from quorum_support import SITES, asked, study_of
 

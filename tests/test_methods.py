@@ -18,7 +18,7 @@ import pytest
 from heterofedsyn.errors import ProtocolError, UsageError
 from heterofedsyn.evaluation import total_variation
 from heterofedsyn.hub import METHODS, Release, federate, make_method
-from heterofedsyn.hub.method import Method, settings_of
+from heterofedsyn.hub.methods.base import Method, settings_of
 from heterofedsyn.hub.methods.fedprivsyn import greedy
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.noise import SimulatedNoise

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from heterofedsyn.bench.audit.findings import Broken
-from heterofedsyn.bench.audit.neighbours import (
+from heterofedsyn.audit.findings import Broken
+from heterofedsyn.audit.neighbours import (
     Published,
     check_published,
     distance,

@@ -21,7 +21,7 @@ from heterofedsyn.engines.nvflare import job
 from heterofedsyn.engines.nvflare.job import AUTHORIZATION, CONTROLLER, EXECUTOR, connect, write_job
 from heterofedsyn.engines.nvflare.progress import Progress
 from heterofedsyn.hub import make_method
-from heterofedsyn.hub.method import settings_of
+from heterofedsyn.hub.methods.base import settings_of
 from heterofedsyn.protocol import Plan, Study
 from heterofedsyn.simulate import FederatedSynthesizer
 from heterofedsyn.simulate.hospitals import hospital_schema, hospitals

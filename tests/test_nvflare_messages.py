@@ -40,7 +40,7 @@ from heterofedsyn.engines.nvflare.task import (
 )
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub import Absence
-from heterofedsyn.hub.rounds import Reply
+from heterofedsyn.hub.replies import Reply
 from heterofedsyn.protocol import Answer, encode
 from heterofedsyn.schema import CategoricalColumn, Schema
 from heterofedsyn.simulate import FederatedSynthesizer

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from heterofedsyn.errors import UsageError
 from heterofedsyn.evaluation import total_variation
 from heterofedsyn.hub import METHODS, Release, make_method
-from heterofedsyn.hub.method import Value
+from heterofedsyn.hub.methods.base import Value
 from heterofedsyn.marginals import count_pairs
 from heterofedsyn.schema import Domain
 from heterofedsyn.schema import encode as encode_rows

@@ -9,9 +9,9 @@ import pytest
 
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.hub import METHODS, federate, make_method
-from heterofedsyn.hub.method import Federated, Later, Setting
-from heterofedsyn.hub.preview import Preview, preview
-from heterofedsyn.hub.rounds import Agreed, Ask
+from heterofedsyn.hub.methods.base import Federated, Later, Setting
+from heterofedsyn.hub.planning.preview import Preview, preview
+from heterofedsyn.hub.replies import Agreed, Ask
 from heterofedsyn.marginals.statistics import kind_of
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.noise import SimulatedNoise

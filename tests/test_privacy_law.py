@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heterofedsyn.hub import METHODS, make_method
-from heterofedsyn.hub.method import Method
+from heterofedsyn.hub.methods.base import Method
 from heterofedsyn.marginals import (
     Dependence,
     Flat,

@@ -25,7 +25,7 @@ from heterofedsyn.hub import (
     make_method,
 )
 from heterofedsyn.hub.journal import Journal
-from heterofedsyn.hub.rounds import (
+from heterofedsyn.hub.replies import (
     MOST_FACTOR,
     NO_ANSWER,
     NOT_ASKED,

@@ -18,8 +18,8 @@ from heterofedsyn.errors import HeterofedsynError, LedgerUnavailable, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol import Answer, Study, decode
 from heterofedsyn.site.agent import Agent
-from heterofedsyn.site.books import Books, Kept
 from heterofedsyn.site.consent import recorded, withdraw
+from heterofedsyn.site.ledger.books import Books, Kept
 from heterofedsyn.site.receipt import (
     BookedRepair,
     Receipt,

@@ -23,8 +23,8 @@ from fuzz.law import check_words
 from heterofedsyn import FederatedSynthesizer, Release, Schema, load
 from heterofedsyn.engines.nvflare.job import copy_release
 from heterofedsyn.errors import HeterofedsynError, ReleaseError
-from heterofedsyn.hub._footer import read_footer
-from heterofedsyn.hub.synthetic import ROWS, released_table, synthetic_rows
+from heterofedsyn.hub.release._footer import read_footer
+from heterofedsyn.hub.release.synthetic import ROWS, released_table, synthetic_rows
 from heterofedsyn.report import public_report
 from heterofedsyn.report.checks import check_section
 from heterofedsyn.schema import CategoricalColumn
@@ -287,7 +287,7 @@ def test_a_dictionary_with_more_words_than_rows_is_read_word_by_word(nullable: b
 LIMITED = """
 import resource, sys, pathlib
 from heterofedsyn import load
-from heterofedsyn.hub.synthetic import released_table
+from heterofedsyn.hub.release.synthetic import released_table
 from heterofedsyn.report import public_report
 from heterofedsyn.schema import encode
 place = pathlib.Path(sys.argv[1])
@@ -499,7 +499,7 @@ def test_commands_write_a_safe_csv_when_asked(desk: Desk) -> None:
     assert '"=a' in (desk.folder / "y.csv").read_text()
     demo = ("demo", "--patients", "1000", "--method", "independent", "--out", "demo")
     with pytest.MonkeyPatch.context() as patch:  # none of its own categories would be a formula
-        patch.setattr("heterofedsyn.hub.sampling._FORMULA", r"\A(female)")
+        patch.setattr("heterofedsyn.hub.release.sampling._FORMULA", r"\A(female)")
         assert desk.run(*demo, "--safe-csv") == 0, desk.err
     assert "'female" in (desk.folder / "demo" / "synthetic.csv").read_text()
     desk.run("sample", "release", "--safe-csv", "--out", "x.parquet")

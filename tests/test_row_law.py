@@ -21,8 +21,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heterofedsyn.bench.stores import STORES, Columns, encode_through, written
-from heterofedsyn.schema import Encoded, Schema, _reading, encode
+from heterofedsyn.audit.stores import STORES, Columns, encode_through, written
+from heterofedsyn.schema import Encoded, Schema, _parsing, encode
 from heterofedsyn.sources import csv_file, memory, open_source
 from heterofedsyn.sources._cells import texts
 from postgres_support import Server, server
@@ -451,13 +451,13 @@ def test_a_float_has_one_text(number: float) -> None:
     schema = Schema.of({"columns": [{"name": "x", "type": "categorical", "values": [str(number)]}]})
     for array in (pa.array([number]), texts([number]), texts([np.float64(number)])):
         assert schema.columns[0].encode(array)[1].all()
-    assert _reading.words(pa.array([number])).to_pylist() == texts([number]).to_pylist()
+    assert _parsing.words(pa.array([number])).to_pylist() == texts([number]).to_pylist()
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, width=32))
 def test_a_short_float_has_one_text(number: float) -> None:
-    array = _reading.plain(pa.array([number], pa.float32()))
-    assert _reading.words(array).to_pylist() == texts([np.float32(number)]).to_pylist()
+    array = _parsing.plain(pa.array([number], pa.float32()))
+    assert _parsing.words(array).to_pylist() == texts([np.float32(number)]).to_pylist()
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=9, min_value=-(10**20)))
@@ -465,10 +465,10 @@ def test_the_scale_of_a_column_has_no_part_in_a_decimal(number: Decimal) -> None
     if abs(number) > 10**20:
         return
     found = [pa.array([number], pa.decimal256(76, scale)) for scale in (9, 10, 30, 50)]
-    said = [_reading.words(array).to_pylist() for array in found]
+    said = [_parsing.words(array).to_pylist() for array in found]
     assert said == [texts([number]).to_pylist()] * 4
     for array in found:
-        assert _reading.numbers(array).values.tolist() == [float(number)]
+        assert _parsing.numbers(array).values.tolist() == [float(number)]
 
 
 def test_a_value_that_retypes_its_column_changes_nothing_but_itself(tmp_path: Path) -> None:

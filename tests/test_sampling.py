@@ -20,8 +20,8 @@ from heterofedsyn._arrays import Floats
 from heterofedsyn.bench.fresh import in_fresh_process
 from heterofedsyn.bench.scale import draw
 from heterofedsyn.errors import HeterofedsynError, UsageError
-from heterofedsyn.hub import Release, make_method, sampling
-from heterofedsyn.hub.release import MOST_RELEASED, MOST_STREAMED
+from heterofedsyn.hub import Release, make_method
+from heterofedsyn.hub.release import MOST_RELEASED, MOST_STREAMED, sampling
 from heterofedsyn.marginals import count_pairs
 from heterofedsyn.schema import decode, encode
 from heterofedsyn.simulate.run import run_study, site_names

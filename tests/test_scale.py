@@ -18,7 +18,7 @@ from heterofedsyn._words import Pace
 from heterofedsyn.bench.mixed import mixed_batches, mixed_schema, write_mixed
 from heterofedsyn.marginals.counts import whole
 from heterofedsyn.schema import encode
-from heterofedsyn.site.reading import check, count
+from heterofedsyn.site.counting import check, count
 from heterofedsyn.sources import open_source
 
 

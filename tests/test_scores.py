@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heterofedsyn.hub import make_method
-from heterofedsyn.hub.scores import Glimpse, root
+from heterofedsyn.hub.methods.scores import Glimpse, root
 from heterofedsyn.marginals import Dependence, Flat, Sketched, SketchKind, TableCounts
 from heterofedsyn.marginals.statistics import UNITS_PER_COUNT
 from heterofedsyn.privacy.noisy import Noisy

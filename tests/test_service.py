@@ -30,9 +30,9 @@ from heterofedsyn.privacy.noise import Calibration
 from heterofedsyn.protocol import Answer, decode
 from heterofedsyn.protocol.limits import MOST_QUERY_BYTES
 from heterofedsyn.site.agent import Agent, Reason, Refused
-from heterofedsyn.site.books import Books
+from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.log import MOST_LINES, SPELL_SECONDS, PacedLog
-from heterofedsyn.site.service import (
+from heterofedsyn.site.server import (
     MOST_CONNECTIONS,
     MOST_UNREAD_BYTES,
     Answering,
@@ -205,9 +205,9 @@ import numba, opendp.prelude, pyarrow.csv, typer, rich.table, rich.console
 import cryptography.hazmat.primitives.serialization
 from pathlib import Path
 import heterofedsyn.cli.app, heterofedsyn.cli.site, heterofedsyn.cli._show
-import heterofedsyn.hub.preview
-import heterofedsyn.site.agent, heterofedsyn.site.founding, heterofedsyn.sources.csv_file
-from heterofedsyn.site.service import Refused, ask
+import heterofedsyn.hub.planning.preview
+import heterofedsyn.site.agent, heterofedsyn.site.create, heterofedsyn.sources.csv_file
+from heterofedsyn.site.server import Refused, ask
 user, group, shared = (int(word) for word in sys.argv[1:4])
 os.setgroups([shared])
 os.setgid(group)

@@ -10,7 +10,7 @@ import pytest
 
 from heterofedsyn.errors import UsageError
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.site.founding import found_site
+from heterofedsyn.site.create import found_site
 from heterofedsyn.site.settings import SETTINGS, SiteSettings, group_of
 from site_support import SCHEMA, make_settings, make_site
 

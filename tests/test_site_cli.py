@@ -20,12 +20,12 @@ import pytest
 import heterofedsyn.marginals.sketch as sketch_module
 from heterofedsyn.cli.app import run
 from heterofedsyn.hub import make_method
-from heterofedsyn.hub.preview import preview
+from heterofedsyn.hub.planning.preview import preview
 from heterofedsyn.protocol import Query, Study
 from heterofedsyn.schema import Schema
 from heterofedsyn.site import selfcheck
 from heterofedsyn.site.agent import Agent
-from heterofedsyn.site.books import Books
+from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
 from site_support import SCHEMA, make_message, make_site, make_study, write_rows
 from support import categories, make_plan

@@ -36,12 +36,12 @@ from heterofedsyn.marginals import Counts, Flat
 from heterofedsyn.marginals.counts import PairCounts, View, whole
 from heterofedsyn.schema import Schema, draft
 from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
-from heterofedsyn.site import _spark_work as work
+from heterofedsyn.site import _spark_tasks as work
 from heterofedsyn.site.agent import Agent
-from heterofedsyn.site.reading import Counted, check, count
-from heterofedsyn.site.spark import SparkCounts
+from heterofedsyn.site.counting import Counted, check, count
+from heterofedsyn.site.spark_counting import SparkCounts
 from heterofedsyn.sources import open_source
-from heterofedsyn.sources.spark import session
+from heterofedsyn.sources.spark_table import session
 from spark_support import cached, cluster, local_files, needs_java
 from support import NoNoise
 
@@ -223,7 +223,7 @@ def test_counts_wider_than_one_job_and_one_slot_are_put_together(
     cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schema, table = numbers(1_000, size=400)  # 160,000 cells a pair: more than a slot
-    monkeypatch.setattr("heterofedsyn.site.spark._MOST_JOB_CELLS", 400_000)
+    monkeypatch.setattr("heterofedsyn.site.spark_counting._MOST_JOB_CELLS", 400_000)
     found = count([open_source(cluster.createDataFrame(table).repartition(3))], schema)
     assert_same(found, count([open_source(table)], schema), schema)
 
@@ -375,9 +375,9 @@ import pyarrow as pa
 from pyspark.sql import functions
 from heterofedsyn.errors import DataError
 from heterofedsyn.schema import Schema
-from heterofedsyn.site.reading import check
+from heterofedsyn.site.counting import check
 from heterofedsyn.sources import open_source
-from heterofedsyn.sources.spark import session
+from heterofedsyn.sources.spark_table import session
 schema = Schema.of({"columns": [{"name": "c0", "type": "integer", "min": 0, "max": 9}]})
 words = session().createDataFrame(pa.table({"s": ["sec" "ret"]}))
 words.createOrReplaceTempView("words")
@@ -556,7 +556,7 @@ def signalled(cluster: SparkSession, number: signal.Signals) -> Iterator[None]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("reading", ["count", "check", "batches", "a round"])
-def test_a_signal_ends_what_spark_works_on(
+def test_a_signal_ends_what_spark_taskss_on(
     cluster: SparkSession,
     capfd: pytest.CaptureFixture[str],
     number: signal.Signals,
@@ -586,7 +586,7 @@ def test_workers_of_another_version_are_refused(
 ) -> None:
     schema, table = numbers(10)
     older = partial(work.Task, version="0.0")
-    monkeypatch.setattr("heterofedsyn.site.spark.work.Task", older)
+    monkeypatch.setattr("heterofedsyn.site.spark_counting.work.Task", older)
     with pytest.raises(DataError, match=r"the workers have heterofedsyn .*, this is 0\.0; install"):
         count([open_source(cluster.createDataFrame(table))], schema)
 

@@ -30,10 +30,10 @@ from heterofedsyn.engines.nvflare.job import Hub
 from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress, State
 from heterofedsyn.engines.nvflare.task import PROGRESS_FILE, RESULT
 from heterofedsyn.errors import HeterofedsynError, plain
-from heterofedsyn.hub.rounds import Absence
+from heterofedsyn.hub.replies import Absence
 from heterofedsyn.protocol import Study
 from heterofedsyn.schema import CategoricalColumn, Schema
-from heterofedsyn.site.books import Books
+from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.receipt import SignedReceipt, canonical
 from site_support import make_site, make_study
 from test_site_cli import Steward

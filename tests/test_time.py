@@ -24,11 +24,11 @@ from hypothesis import strategies as st
 
 import heterofedsyn
 from agent_support import FreshNoise, approved_study, ask, books_of, make_site
-from heterofedsyn.bench import timing
+from heterofedsyn.audit import timing
 from heterofedsyn.engines.nvflare.progress import rough
 from heterofedsyn.errors import UsageError
-from heterofedsyn.hub.rounds import NO_ANSWER, UNAVAILABLE, Absence
-from heterofedsyn.hub.study import _published
+from heterofedsyn.hub.conversation import _published
+from heterofedsyn.hub.replies import NO_ANSWER, UNAVAILABLE, Absence
 from heterofedsyn.marginals import Tally, _count_kernel, counting, counts, sketch, statistics, tally
 from heterofedsyn.marginals.counting import Marginal
 from heterofedsyn.marginals.counts import Counts, PairCounts, TableCounts
@@ -51,17 +51,17 @@ from heterofedsyn.schema import (
     IntegerColumn,
     NumberColumn,
     Schema,
-    _reading,
+    _parsing,
     _units,
 )
 from heterofedsyn.site import agent, schedule
 from heterofedsyn.site.agent import Agent, Reason, Refused
+from heterofedsyn.site.answering import Desk, Price
 from heterofedsyn.site.consent import recorded
-from heterofedsyn.site.reading import Counted, count
+from heterofedsyn.site.counting import Counted, count
 from heterofedsyn.site.receipt import issue, make_key
 from heterofedsyn.site.schedule import COARSEST, on_tick
 from heterofedsyn.site.settings import SiteSettings, propose
-from heterofedsyn.site.site import Desk, Price
 from heterofedsyn.sources import csv_file, read
 from heterofedsyn.sources._csv_lines import Lines
 from heterofedsyn.sources.csv_file import CsvSource
@@ -407,7 +407,7 @@ def test_bytes_are_text_if_python_reads_them(cell: bytes) -> None:
         expected = cell.decode()
     except UnicodeDecodeError:
         expected = None
-    found = _reading.only_text(cells.view(pa.large_string()))
+    found = _parsing.only_text(cells.view(pa.large_string()))
     assert found.to_pylist() == [expected, None, "a"]
 
 

@@ -8,8 +8,8 @@ import msgspec
 
 from fuzz.law import folder, lawful
 from heterofedsyn.protocol import Study
-from heterofedsyn.site.books import Books
 from heterofedsyn.site.consent import CONSENT, approved
+from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
 from site_support import approved_study, make_site
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from agent_support import SCHEMA, FreshNoise
 from fuzz.law import lawful
-from heterofedsyn.hub.rounds import Absence, Roll, receive
+from heterofedsyn.hub.replies import Absence, Roll, receive
 from heterofedsyn.marginals import Flat, Grouped, Haar, Sketched, Total
 from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.protocol import Answer, Part, Query, decode, encode

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fuzz.law import folder, lawful
 from heterofedsyn.site.agent import Agent
-from heterofedsyn.site.books import Books
 from heterofedsyn.site.consent import recorded
+from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.receipt import Receipt, SignedReceipt, canonical, issue, read_public_key
 from site_support import NOW, approved_study, make_message, make_site
 

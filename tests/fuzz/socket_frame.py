@@ -16,7 +16,7 @@ from fuzz import site_message
 from fuzz.law import SECRET, check_words, folder, no_broken_thread
 from heterofedsyn.protocol.limits import MOST_QUERY_BYTES
 from heterofedsyn.site.agent import Agent, Refused
-from heterofedsyn.site.service import Service, ask
+from heterofedsyn.site.server import Service, ask
 
 FORM = "bytes"
 

@@ -7,7 +7,7 @@ import dataclasses
 from agent_support import make_study
 from fuzz.law import folder, lawful
 from heterofedsyn._toml import from_toml, to_toml
-from heterofedsyn.hub.preview import preview
+from heterofedsyn.hub.planning.preview import preview
 from heterofedsyn.protocol import Study
 from heterofedsyn.schema import Schema
 from support import make_plan

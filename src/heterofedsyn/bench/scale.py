@@ -13,13 +13,13 @@ from heterofedsyn.bench.mixed import SET, mixed_schema, write_mixed
 from heterofedsyn.bench.speed import Figure
 from heterofedsyn.bench.tables import random_table
 from heterofedsyn.hub import load
-from heterofedsyn.hub.sampling import write
+from heterofedsyn.hub.release.sampling import write
 from heterofedsyn.marginals.counting import count_pairs, count_single
 from heterofedsyn.marginals.counts import whole
 from heterofedsyn.schema import EncodedTable
 from heterofedsyn.simulate import FederatedSynthesizer
 from heterofedsyn.simulate.synthesizer import name_sites
-from heterofedsyn.site.reading import count
+from heterofedsyn.site.counting import count
 from heterofedsyn.sources import open_source, read
 from heterofedsyn.sources.location import parse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from heterofedsyn._words import count
-from heterofedsyn.bench.audit import Audit, Verdict
+from heterofedsyn.audit import Audit, Verdict
 from heterofedsyn.cli._options import check_file
 from heterofedsyn.cli._show import say
 from heterofedsyn.drawing import check_drawing

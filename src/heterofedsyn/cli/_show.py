@@ -19,7 +19,7 @@ from heterofedsyn.errors import plain
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from heterofedsyn.hub.statement import PrivacyStatement
+    from heterofedsyn.hub.release.statement import PrivacyStatement
     from heterofedsyn.simulate.run import RoundReport
 
 

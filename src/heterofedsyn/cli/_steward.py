@@ -9,10 +9,10 @@ from heterofedsyn._words import aloud, short
 from heterofedsyn.cli._show import protected, say, show_table, size
 
 if TYPE_CHECKING:
-    from heterofedsyn.hub.preview import ForeseenRound, Preview
+    from heterofedsyn.hub.planning.preview import ForeseenRound, Preview
     from heterofedsyn.protocol.study import Study
     from heterofedsyn.schema import Fit
-    from heterofedsyn.site.books import Account
+    from heterofedsyn.site.ledger.books import Account
     from heterofedsyn.site.settings import SiteSettings
 
 MOST_LINES = 40

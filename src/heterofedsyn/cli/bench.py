@@ -94,7 +94,7 @@ def timing(
     which their work might change, without ticks and with them: some ten minutes. An area of 0.5
     tells nothing.
     """
-    from heterofedsyn.bench.timing import measure
+    from heterofedsyn.audit.timing import measure
     from heterofedsyn.cli._show import note, show_table
 
     if not 0 < tick <= 1:
@@ -192,8 +192,8 @@ def audit(
     Takes some 120 CPU seconds, reads no data of yours, and prints a verdict for each layer; the
     exit code is 1 if one fails.
     """
-    from heterofedsyn.bench.audit import THOROUGH, USUAL
-    from heterofedsyn.bench.audit import audit as look
+    from heterofedsyn.audit import THOROUGH, USUAL
+    from heterofedsyn.audit import audit as look
     from heterofedsyn.cli import _audit
     from heterofedsyn.cli._show import note
 

@@ -95,7 +95,7 @@ def _rows(location: str) -> object:
     from heterofedsyn._files import open_inside
     from heterofedsyn.errors import ReleaseError
     from heterofedsyn.hub.release import PARTS, TABLES, load
-    from heterofedsyn.hub.synthetic import MOST_BYTES, ROWS, released_table
+    from heterofedsyn.hub.release.synthetic import MOST_BYTES, ROWS, released_table
 
     path = Path(location)
     folder = path if path.is_dir() else path.parent

@@ -19,7 +19,7 @@ from heterofedsyn.cli._show import say, say_json, show_table, size
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
-    from heterofedsyn.hub.forecast import Forecast, Outlook, Stage
+    from heterofedsyn.hub.planning.forecast import Forecast, Outlook, Stage
 
 MOST_LINES = 40
 """Columns shown one by one; --json has all."""
@@ -50,9 +50,9 @@ def plan(
     from dataclasses import asdict
 
     from heterofedsyn.hub import make_method
-    from heterofedsyn.hub.forecast import forecast
-    from heterofedsyn.hub.method import settings_of
+    from heterofedsyn.hub.methods.base import settings_of
     from heterofedsyn.hub.methods.wavetree import WaveTree
+    from heterofedsyn.hub.planning.forecast import forecast
     from heterofedsyn.protocol import Plan
     from heterofedsyn.schema import Schema
     from heterofedsyn.simulate.split import MOST_SITES

@@ -35,7 +35,7 @@ def sample(
     from heterofedsyn._words import count
     from heterofedsyn.cli._show import bytes_out, note, pace
     from heterofedsyn.hub.release import MOST_UNASKED, load
-    from heterofedsyn.hub.sampling import write
+    from heterofedsyn.hub.release.sampling import write
 
     if out is not None:
         check_file(out, ".csv", ".parquet", overwrite=overwrite)

@@ -87,7 +87,7 @@ def check(
     """
     from heterofedsyn._words import count
     from heterofedsyn.schema import Schema
-    from heterofedsyn.site.reading import check as check_rows
+    from heterofedsyn.site.counting import check as check_rows
     from heterofedsyn.sources import check_apart, open_source
 
     found = Schema.load(schema)

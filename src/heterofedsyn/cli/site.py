@@ -98,7 +98,7 @@ def init(
     Asks on a terminal for what is not given. The caps are kept in site.toml and nowhere else.
     """
     from heterofedsyn._files import check_place
-    from heterofedsyn.site.founding import found_site
+    from heterofedsyn.site.create import found_site
     from heterofedsyn.site.settings import SiteSettings, group_of, propose
     from heterofedsyn.sources import anchored
 
@@ -163,8 +163,7 @@ def preview(
     For the steward: it tells what the schema check found by column and count, which must not be
     published.
     """
-    from heterofedsyn.hub.preview import preview as look_ahead
-    from heterofedsyn.site.books import Books
+    from heterofedsyn.hub.planning.preview import preview as look_ahead
     from heterofedsyn.site.consent import (
         NotApproved,
         check_schema,
@@ -172,6 +171,7 @@ def preview(
         check_trust,
         check_unit,
     )
+    from heterofedsyn.site.ledger.books import Books
     from heterofedsyn.site.settings import SiteSettings
 
     settings = SiteSettings.load(folder)
@@ -215,10 +215,10 @@ def approve(
     preview shows what the study's method will ask, but consent is to the budget: the agent answers
     any statistic within it.
     """
-    from heterofedsyn.hub.preview import preview as look_ahead
-    from heterofedsyn.site.books import Books
+    from heterofedsyn.hub.planning.preview import preview as look_ahead
     from heterofedsyn.site.consent import approve as consent_to
     from heterofedsyn.site.consent import check_study
+    from heterofedsyn.site.ledger.books import Books
 
     settings = _own(folder)
     found = _load_study(study)
@@ -275,11 +275,11 @@ def serve(folder: Folder = HERE) -> None:
     First checks its own software and ledger. SIGTERM or Ctrl-C stops it.
     """
     from heterofedsyn.site.agent import Agent
-    from heterofedsyn.site.books import Books, check_anchor_folder
     from heterofedsyn.site.consent import check_unit
+    from heterofedsyn.site.ledger.books import Books, check_anchor_folder
     from heterofedsyn.site.log import PacedLog
     from heterofedsyn.site.selfcheck import self_check
-    from heterofedsyn.site.service import Service
+    from heterofedsyn.site.server import Service
 
     settings = _own(folder)
     mode = stat.S_IMODE(settings.folder.stat().st_mode)
@@ -317,7 +317,7 @@ def serve(folder: Folder = HERE) -> None:
 @ledger_app.callback()
 def ledger(context: typer.Context, folder: Folder = HERE, as_json: Json = False) -> None:
     """What the table has spent, and what is left; also while the agent serves."""
-    from heterofedsyn.site.books import Books
+    from heterofedsyn.site.ledger.books import Books
     from heterofedsyn.site.settings import SiteSettings
 
     if context.invoked_subcommand is not None:
@@ -350,7 +350,7 @@ def repair(
     Books what ledger or anchor says is spent, whichever is more, and one full study on top. No
     consent that was given before holds any longer.
     """
-    from heterofedsyn.site.books import Books
+    from heterofedsyn.site.ledger.books import Books
 
     settings = _own(folder or context.obj)
     account = Books.repair(settings.folder, settings.anchor, settings.study_cap, restored=restored)
@@ -376,8 +376,8 @@ def receipt(
     """
     from heterofedsyn._words import count
     from heterofedsyn.protocol.plan import unit_column
-    from heterofedsyn.site.books import Books
     from heterofedsyn.site.consent import recorded
+    from heterofedsyn.site.ledger.books import Books
     from heterofedsyn.site.receipt import issue
 
     settings = _own(folder)
@@ -480,7 +480,7 @@ def evaluate(
     from heterofedsyn.cli.report import release_around
     from heterofedsyn.evaluation import QUICK, Evaluator
     from heterofedsyn.hub import load
-    from heterofedsyn.hub.synthetic import synthetic_rows
+    from heterofedsyn.hub.release.synthetic import synthetic_rows
 
     settings = _own(folder)
     found = load(release)
@@ -601,7 +601,7 @@ def _find_study(settings: SiteSettings, text: str) -> str:
 
 def _check_rows(settings: SiteSettings, schema: Any, unit: str | None, most: int) -> Fit:
     """The site's rows held against a schema."""
-    from heterofedsyn.site.reading import check
+    from heterofedsyn.site.counting import check
     from heterofedsyn.sources import open_source
 
     source = open_source(settings.source)

@@ -87,7 +87,7 @@ def new(
 
     from heterofedsyn._words import aloud, count
     from heterofedsyn.hub import make_method
-    from heterofedsyn.hub.method import settings_of
+    from heterofedsyn.hub.methods.base import settings_of
     from heterofedsyn.protocol import Plan, Study
     from heterofedsyn.schema import Schema
 
@@ -176,7 +176,7 @@ def run(
     from heterofedsyn.engines.nvflare.job import EngineError, connect, copy_release
     from heterofedsyn.engines.nvflare.progress import State
     from heterofedsyn.hub.release import check_rows, check_target, load
-    from heterofedsyn.hub.synthetic import synthetic_rows
+    from heterofedsyn.hub.release.synthetic import synthetic_rows
     from heterofedsyn.protocol import Study
 
     found = Study.load(study)

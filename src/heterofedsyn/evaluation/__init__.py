@@ -1,5 +1,6 @@
 """How close a synthetic table is to a real one."""
 
+from heterofedsyn.evaluation.binning import coarse
 from heterofedsyn.evaluation.evaluator import (
     MEASURES,
     QUICK,
@@ -9,7 +10,6 @@ from heterofedsyn.evaluation.evaluator import (
     cache_folder,
     score,
 )
-from heterofedsyn.evaluation.grid import coarse
 from heterofedsyn.evaluation.queries import RangeQueries, range_query_error
 from heterofedsyn.evaluation.rows import Rows, read_real, read_synthetic
 from heterofedsyn.evaluation.transport import KIND_WORDS

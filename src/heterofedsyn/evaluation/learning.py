@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers, stream
+from heterofedsyn.evaluation.binning import is_numeric
 from heterofedsyn.evaluation.extra import need
-from heterofedsyn.evaluation.grid import is_numeric
 from heterofedsyn.evaluation.rows import Rows
 from heterofedsyn.schema import Schema
 

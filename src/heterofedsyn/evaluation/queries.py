@@ -8,7 +8,7 @@ import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers, frozen, stream
 from heterofedsyn.errors import UsageError
-from heterofedsyn.evaluation.grid import is_numeric, span
+from heterofedsyn.evaluation.binning import is_numeric, span
 from heterofedsyn.evaluation.rows import Mask, read_real, read_synthetic
 from heterofedsyn.schema import Schema
 

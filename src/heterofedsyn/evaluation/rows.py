@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from heterofedsyn._arrays import Floats, Integers, frozen
 from heterofedsyn.errors import DataError
-from heterofedsyn.evaluation.grid import coarse, coarse_column, is_numeric, span
+from heterofedsyn.evaluation.binning import coarse, coarse_column, is_numeric, span
 from heterofedsyn.schema import (
     Column,
     DatetimeColumn,
@@ -171,17 +171,17 @@ def _numbers(column: Column, array: pa.Array) -> Floats:
     """Numbers and moments as they stand; NaN where there is none."""
     import pyarrow as pa
 
-    from heterofedsyn.schema import _reading
+    from heterofedsyn.schema import _parsing
 
     if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()
-    array = _reading.plain(array)
+    array = _parsing.plain(array)
     if isinstance(column, IntegerColumn):
-        cells = _reading.whole_numbers(array)
+        cells = _parsing.whole_numbers(array)
     elif isinstance(column, DatetimeColumn):
-        cells = _reading.seconds(array)
+        cells = _parsing.seconds(array)
     else:
-        cells = _reading.numbers(array)
+        cells = _parsing.numbers(array)
     return np.where(cells.read & ~cells.missing, cells.values.astype(np.float64), np.nan)
 
 

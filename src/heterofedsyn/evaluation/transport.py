@@ -14,8 +14,8 @@ import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers, stream
 from heterofedsyn.errors import HeterofedsynError
+from heterofedsyn.evaluation.binning import is_numeric, span
 from heterofedsyn.evaluation.extra import need
-from heterofedsyn.evaluation.grid import is_numeric, span
 from heterofedsyn.evaluation.rows import Rows
 from heterofedsyn.schema import Clique, Schema
 

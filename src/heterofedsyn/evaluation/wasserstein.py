@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from heterofedsyn._arrays import Integers
-from heterofedsyn.evaluation.grid import coarse, is_numeric
+from heterofedsyn.evaluation.binning import coarse, is_numeric
 from heterofedsyn.evaluation.rows import Rows, read_real, read_synthetic
 from heterofedsyn.evaluation.transport import strangers
 from heterofedsyn.marginals.counting import Marginal, count_pairs

@@ -1,9 +1,9 @@
 """The hub: it runs studies on noisy answers and publishes releases; it never meets a row."""
 
+from heterofedsyn.hub.conversation import conduct, federate
 from heterofedsyn.hub.methods import DEFAULT_METHOD, METHODS, make_method
 from heterofedsyn.hub.release import Release, load
-from heterofedsyn.hub.rounds import Absence, QuorumLost
-from heterofedsyn.hub.study import conduct, federate
+from heterofedsyn.hub.replies import Absence, QuorumLost
 
 __all__ = [
     "DEFAULT_METHOD",

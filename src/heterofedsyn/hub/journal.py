@@ -13,7 +13,7 @@ import msgspec
 
 from heterofedsyn._files import file_written_whole
 from heterofedsyn.errors import HeterofedsynError, UsageError
-from heterofedsyn.hub.rounds import Absence, Reply
+from heterofedsyn.hub.replies import Absence, Reply
 from heterofedsyn.protocol import Answer, Query, Study, decode, encode
 
 _STUDY = "study.toml"

@@ -14,7 +14,7 @@ import numpy as np
 from heterofedsyn import drawing
 from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn._words import count
-from heterofedsyn.evaluation.grid import Numeric
+from heterofedsyn.evaluation.binning import Numeric
 from heterofedsyn.hub.release import Release
 from heterofedsyn.report.blocks import (
     Block,

@@ -10,7 +10,7 @@ from heterofedsyn import drawing
 from heterofedsyn._files import file_written_whole
 from heterofedsyn._words import count
 from heterofedsyn.hub.release import Release, load
-from heterofedsyn.hub.synthetic import synthetic_rows
+from heterofedsyn.hub.release.synthetic import synthetic_rows
 from heterofedsyn.report.attributes import attribute_section
 from heterofedsyn.report.blocks import Section
 from heterofedsyn.report.checks import check_section

@@ -10,7 +10,7 @@ import numpy as np
 
 from heterofedsyn._words import count
 from heterofedsyn.hub.release import Release
-from heterofedsyn.hub.synthetic import SyntheticRows
+from heterofedsyn.hub.release.synthetic import SyntheticRows
 from heterofedsyn.report.attributes import released_counts
 from heterofedsyn.report.blocks import Block, Section, Table, Text, Warn, percent
 from heterofedsyn.schema import (

@@ -22,9 +22,9 @@ from heterofedsyn.evaluation import (
     Scores,
     read_synthetic,
 )
-from heterofedsyn.evaluation.grid import is_numeric
+from heterofedsyn.evaluation.binning import is_numeric
 from heterofedsyn.hub.release import Release
-from heterofedsyn.hub.synthetic import released_table
+from heterofedsyn.hub.release.synthetic import released_table
 from heterofedsyn.report.attributes import attribute_picture
 from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text
 from heterofedsyn.report.dependence import MOST_LINES, both, limited, shown_names, square_map

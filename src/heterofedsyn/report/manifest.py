@@ -10,7 +10,7 @@ from heterofedsyn import drawing
 from heterofedsyn._files import digest_of, open_inside
 from heterofedsyn.errors import ReleaseError
 from heterofedsyn.hub.release import FILES, TABLES, Release
-from heterofedsyn.hub.synthetic import MOST_BYTES
+from heterofedsyn.hub.release.synthetic import MOST_BYTES
 from heterofedsyn.report.blocks import Block, Facts, Section, Table, Text
 
 REPORT = "report.html"

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from heterofedsyn import drawing
 from heterofedsyn.hub.release import Release
-from heterofedsyn.hub.statement import PrivacyStatement, SiteAccount
+from heterofedsyn.hub.release.statement import PrivacyStatement, SiteAccount
 from heterofedsyn.report.blocks import (
     Block,
     Facts,

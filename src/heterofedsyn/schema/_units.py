@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from heterofedsyn._arrays import Codes, Integers
 from heterofedsyn._words import NO_TEXT
 from heterofedsyn.errors import DataError
-from heterofedsyn.schema import _reading
+from heterofedsyn.schema import _parsing
 
 _TRAILING_ZEROS = r"^(-?[0-9]+\.[0-9]*[1-9])0+$"
 _WORTH_SORTING = 2**18
@@ -26,28 +26,28 @@ _STEP, _FIRST, _SECOND = (
 )
 
 
-def identify(array: pa.Array, name: str) -> tuple[pa.DictionaryArray, _reading.Mask]:
+def identify(array: pa.Array, name: str) -> tuple[pa.DictionaryArray, _parsing.Mask]:
     """The identity of each row's unit as text, and whether it is known.
 
     The number 17, the text "17" and 17.0 are one unit, whichever file they come from; so are 1.5
     and "1.50", and texts that differ in blanks around them or in how an accent is put together.
     """
     if not isinstance(array, pa.DictionaryArray):
-        array = _reading.plain(array)
-        if not _reading.has_words(array.type):
+        array = _parsing.plain(array)
+        if not _parsing.has_words(array.type):
             array = _unsuitable(array, name)
         array = array.dictionary_encode()
-    values = _reading.plain(array.dictionary)
-    if not _reading.has_words(values.type):
+    values = _parsing.plain(array.dictionary)
+    if not _parsing.has_words(values.type):
         values = _unsuitable(values, name)
-    texts = _reading.only_text(_reading.words(values).cast(pa.large_string()))
+    texts = _parsing.only_text(_parsing.words(values).cast(pa.large_string()))
     texts = pc.utf8_trim_whitespace(texts)
-    texts = pc.utf8_normalize(_reading.integer_form(texts), form="NFC")
+    texts = pc.utf8_normalize(_parsing.integer_form(texts), form="NFC")
     texts = pc.replace_substring_regex(texts, pattern=_TRAILING_ZEROS, replacement=r"\1")
     texts = pc.fill_null(texts, "")
     texts = pc.if_else(pc.match_substring(texts, NO_TEXT), "", texts)
     places = array.indices.cast(pa.int64()).fill_null(len(texts)).to_numpy()
-    known = np.append(~_reading.is_empty(texts), False)[places]
+    known = np.append(~_parsing.is_empty(texts), False)[places]
     # Several entries may spell one unit ("17" and "17.0"); each unit keeps one entry.
     units = texts.unique()
     entry = np.append(pc.index_in(texts, units).to_numpy(), -1)[places]

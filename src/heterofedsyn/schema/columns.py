@@ -21,7 +21,7 @@ from heterofedsyn.schema._checks import MOST_CODES
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from heterofedsyn.schema._reading import Cells
+    from heterofedsyn.schema._parsing import Cells
 
 Mask = NDArray[np.bool_]
 
@@ -61,11 +61,11 @@ class Column(ABC):
         """The code of every row, and whether the row fits; the code of one that does not is 0."""
         import pyarrow as pa
 
-        from heterofedsyn.schema import _reading
+        from heterofedsyn.schema import _parsing
 
         if isinstance(array, pa.DictionaryArray):
             return self._encode_dictionary(array)
-        cells = self._read(_reading.plain(array))
+        cells = self._read(_parsing.plain(array))
         fits = cells.read & ~cells.missing
         codes = np.where(fits, cells.values, 0)
         if self.nullable:
@@ -79,9 +79,9 @@ class Column(ABC):
         return self._write(np.where(missing, 0, codes).astype(np.int64), missing, rng)
 
     def _encode_dictionary(self, array: pa.DictionaryArray) -> tuple[Integers, Mask]:
-        from heterofedsyn.schema import _reading
+        from heterofedsyn.schema import _parsing
 
-        words = _reading.plain(array.dictionary)
+        words = _parsing.plain(array.dictionary)
         places = array.indices.cast("int64").fill_null(len(words)).to_numpy()
         if len(words) > len(array):  # each word in use once: a long one may be in every row
             used, places = np.unique(places, return_inverse=True)
@@ -164,9 +164,9 @@ class IntegerColumn(_Binned):
         _checks.room(self.name, self._grid, self.atoms)
 
     def _read(self, array: pa.Array) -> Cells:
-        from heterofedsyn.schema import _reading
+        from heterofedsyn.schema import _parsing
 
-        cells = _reading.whole_numbers(array)
+        cells = _parsing.whole_numbers(array)
         return cells.replace(self._grid.encode(cells.values))
 
     def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:
@@ -216,9 +216,9 @@ class NumberColumn(_Binned):
             )
 
     def _read(self, array: pa.Array) -> Cells:
-        from heterofedsyn.schema import _reading
+        from heterofedsyn.schema import _parsing
 
-        cells = _reading.numbers(array)
+        cells = _parsing.numbers(array)
         return cells.replace(self._grid.encode(cells.values))
 
     def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:
@@ -265,9 +265,9 @@ class DatetimeColumn(_Binned):
         _checks.room(self.name, self._grid, self.atoms)
 
     def _read(self, array: pa.Array) -> Cells:
-        from heterofedsyn.schema import _reading
+        from heterofedsyn.schema import _parsing
 
-        cells = _reading.seconds(array)
+        cells = _parsing.seconds(array)
         return cells.replace(self._grid.encode(cells.values))
 
     def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:
@@ -293,13 +293,13 @@ class CategoricalColumn(Column):
 
     def encode(self, array: pa.Array) -> tuple[Integers, Mask]:
         """The code of every row, and whether the row fits; the code of one that does not is 0."""
-        from heterofedsyn.schema import _reading
+        from heterofedsyn.schema import _parsing
 
-        array = _reading.plain(array)
-        if _reading.has_words(array.type) and not _reading.is_text(array.type):
+        array = _parsing.plain(array)
+        if _parsing.has_words(array.type) and not _parsing.is_text(array.type):
             # Far fewer values than rows, as a rule: turn each into text once.
             array = array.dictionary_encode()
-            array = type(array).from_arrays(array.indices, _reading.words(array.dictionary))
+            array = type(array).from_arrays(array.indices, _parsing.words(array.dictionary))
         return super().encode(array)
 
     @property
@@ -311,10 +311,10 @@ class CategoricalColumn(Column):
         """The code of each number form; of two values with the same form the first wins."""
         import pyarrow as pa
 
-        from heterofedsyn.schema import _reading
+        from heterofedsyn.schema import _parsing
 
         codes: dict[str, int] = {}
-        for code, form in enumerate(_reading.number_form(pa.array(self.values)).to_pylist()):
+        for code, form in enumerate(_parsing.number_form(pa.array(self.values)).to_pylist()):
             codes.setdefault(form, code)
         return codes
 
@@ -336,20 +336,20 @@ class CategoricalColumn(Column):
     def _read(self, array: pa.Array) -> Cells:
         import pyarrow as pa
 
-        from heterofedsyn.schema import _reading
+        from heterofedsyn.schema import _parsing
 
-        if not _reading.is_text(array.type):
-            return _reading.nothing(array)
-        codes = _reading.positions(array, self.values)
-        missing = (codes < 0) & _reading.is_empty(array)
+        if not _parsing.is_text(array.type):
+            return _parsing.nothing(array)
+        codes = _parsing.positions(array, self.values)
+        missing = (codes < 0) & _parsing.is_empty(array)
         # Also if there are none: whether a row is written in another way must not show in the time.
         rest = np.flatnonzero((codes < 0) & ~missing)
-        forms = _reading.number_form(array.take(pa.array(rest)))
+        forms = _parsing.number_form(array.take(pa.array(rest)))
         unknown = -1 if self.other is None else self.values.index(self.other)
         by_form = np.array([*self._by_form.values(), unknown])
-        found = by_form[_reading.positions(forms, tuple(self._by_form))]
-        codes[rest] = np.where(_reading.no_values(forms), -1, found)
-        return _reading.Cells(codes, missing, codes >= 0)
+        found = by_form[_parsing.positions(forms, tuple(self._by_form))]
+        codes[rest] = np.where(_parsing.no_values(forms), -1, found)
+        return _parsing.Cells(codes, missing, codes >= 0)
 
     def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:
         import pyarrow as pa
@@ -376,9 +376,9 @@ class BooleanColumn(Column):
         pass
 
     def _read(self, array: pa.Array) -> Cells:
-        from heterofedsyn.schema import _reading
+        from heterofedsyn.schema import _parsing
 
-        return _reading.booleans(array)
+        return _parsing.booleans(array)
 
     def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:
         import pyarrow as pa

@@ -76,24 +76,24 @@ def _look(array: pa.Array) -> dict[str, _Seen]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from heterofedsyn.schema import _reading
+    from heterofedsyn.schema import _parsing
 
     if isinstance(array, pa.DictionaryArray):
-        array = _reading.plain(array.dictionary).take(array.indices)
-    array = _reading.plain(array)
+        array = _parsing.plain(array.dictionary).take(array.indices)
+    array = _parsing.plain(array)
     if array.null_count == len(array):
         return dict.fromkeys(_KINDS, _Seen(missing=len(array) > 0))
     readers = {
-        "integer": _reading.whole_numbers,
-        "number": _reading.numbers,
-        "boolean": _reading.booleans,
-        "datetime": _reading.seconds,
+        "integer": _parsing.whole_numbers,
+        "number": _parsing.numbers,
+        "boolean": _parsing.booleans,
+        "datetime": _parsing.seconds,
     }
-    text = _reading.is_text(array.type)
+    text = _parsing.is_text(array.type)
     if pa.types.is_boolean(array.type):
-        readers = {"boolean": _reading.booleans}
+        readers = {"boolean": _parsing.booleans}
     elif text and pc.any(pc.match_substring_regex(array, pattern=_LEADING_ZERO)).as_py():
-        readers = {"datetime": _reading.seconds}  # 00420 is a name made of digits, not a number
+        readers = {"datetime": _parsing.seconds}  # 00420 is a name made of digits, not a number
     found = {}
     for kind, read in readers.items():
         cells = read(array)
@@ -102,8 +102,8 @@ def _look(array: pa.Array) -> dict[str, _Seen]:
             ends = {values.min().item(), values.max().item()} if len(values) else ()
             found[kind] = _Seen(bool(cells.missing.any()), frozenset(ends))
     if text:
-        words = array.filter(~_reading.is_empty(array)).unique()[: MOST_VALUES + 1]
-        missing = bool(_reading.is_empty(array).any())
+        words = array.filter(~_parsing.is_empty(array)).unique()[: MOST_VALUES + 1]
+        missing = bool(_parsing.is_empty(array).any())
         found["categorical"] = _Seen(missing, frozenset(words.to_pylist()))
     return found
 

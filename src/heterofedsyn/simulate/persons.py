@@ -10,7 +10,7 @@ from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.schema._units import identify, salts
 from heterofedsyn.sources import Source
-from heterofedsyn.sources.spark import Jobs, SparkSource, one_line
+from heterofedsyn.sources.spark_table import Jobs, SparkSource, one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa

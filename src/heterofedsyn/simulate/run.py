@@ -12,8 +12,8 @@ import numpy as np
 
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub import Release, federate
-from heterofedsyn.hub.method import Method
-from heterofedsyn.hub.rounds import SUM
+from heterofedsyn.hub.methods.base import Method
+from heterofedsyn.hub.replies import SUM
 from heterofedsyn.marginals import Counts, TableCounts
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from heterofedsyn.protocol import Answer, Plan, Query, Released, decode, encode

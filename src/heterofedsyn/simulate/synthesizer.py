@@ -13,7 +13,7 @@ import numpy as np
 from heterofedsyn._arrays import stream
 from heterofedsyn.errors import HeterofedsynWarning, SimulatedNoiseWarning, UsageError
 from heterofedsyn.hub import DEFAULT_METHOD, Release, make_method
-from heterofedsyn.hub.method import Value, settings_of
+from heterofedsyn.hub.methods.base import Value, settings_of
 from heterofedsyn.hub.release import large_delta
 from heterofedsyn.marginals import Counts
 from heterofedsyn.privacy.budget import Conversion
@@ -23,9 +23,9 @@ from heterofedsyn.schema.table import columns_of
 from heterofedsyn.simulate.persons import Heard, check_persons, people_of
 from heterofedsyn.simulate.run import POOLED, Watcher, run_study, site_names
 from heterofedsyn.simulate.split import split
-from heterofedsyn.site.reading import Counted, count
+from heterofedsyn.site.counting import Counted, count
 from heterofedsyn.sources import Source, Watch, check_apart, open_source, read, unwatched
-from heterofedsyn.sources.spark import SparkSource
+from heterofedsyn.sources.spark_table import SparkSource
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,7 +26,7 @@ from heterofedsyn.protocol.messages import Query, decode, study_of
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.schema import Schema
-from heterofedsyn.site.books import Books
+from heterofedsyn.site.answering import Desk, Price
 from heterofedsyn.site.consent import (
     NotApproved,
     approved,
@@ -34,11 +34,11 @@ from heterofedsyn.site.consent import (
     check_study,
     check_unit,
 )
+from heterofedsyn.site.counting import count
+from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.log import PacedLog
-from heterofedsyn.site.reading import count
 from heterofedsyn.site.schedule import on_tick
 from heterofedsyn.site.settings import Limits, SiteSettings
-from heterofedsyn.site.site import Desk, Price
 from heterofedsyn.site.turns import SentAway, Turns
 from heterofedsyn.sources import open_source
 

@@ -15,7 +15,7 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.trust import Local
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.study import Study
-from heterofedsyn.site.books import Account, Books
+from heterofedsyn.site.ledger.books import Account, Books
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
 
 STUDY = "study.toml"

@@ -21,8 +21,8 @@ from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.protocol.messages import Answer, Query, decode
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.study import Study
-from heterofedsyn.site.books import Account, Books, Charged
 from heterofedsyn.site.consent import Consent
+from heterofedsyn.site.ledger.books import Account, Books, Charged
 from heterofedsyn.site.settings import SiteSettings
 
 RECEIPT_VERSION = 1

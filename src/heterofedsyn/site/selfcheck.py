@@ -12,7 +12,7 @@ from heterofedsyn.errors import LedgerDisputed, LedgerUnavailable, PrivacyRefusa
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.goodness import gaussian_p_value, reuse_p_value, tails_p_value
 from heterofedsyn.privacy.noise import Calibration, NoiseSource, add_noise
-from heterofedsyn.site.books import Books
+from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
 
 BIASED_BEFORE = (0, 14, 2)

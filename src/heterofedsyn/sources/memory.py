@@ -34,7 +34,7 @@ def open_object(table: object) -> Source:
 
         return open_relation(table, kind)
     if _is(table, "pyspark", "DataFrame"):
-        from heterofedsyn.sources.spark import SparkSource
+        from heterofedsyn.sources.spark_table import SparkSource
 
         return SparkSource.of(table)
     if not hasattr(table, "__arrow_c_stream__"):

@@ -102,7 +102,7 @@ def _open_postgresql(location: Location) -> Source:
 
 
 def _open_spark(location: Location) -> Source:
-    from heterofedsyn.sources.spark import SparkSource
+    from heterofedsyn.sources.spark_table import SparkSource
 
     return SparkSource.open(location)
 

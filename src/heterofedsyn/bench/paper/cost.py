@@ -12,7 +12,7 @@ import numpy as np
 from heterofedsyn.bench.paper.experiments import CONVERSION, DELTA, RANDOM, Cell
 from heterofedsyn.bench.tables import random_table
 from heterofedsyn.hub import Release, federate, make_method
-from heterofedsyn.hub.method import Method, settings_of
+from heterofedsyn.hub.methods.base import Method, settings_of
 from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.protocol import Answer, Plan, Query, decode
 from heterofedsyn.protocol import encode as pack

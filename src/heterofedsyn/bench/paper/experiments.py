@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from heterofedsyn.errors import UsageError, did_you_mean
 from heterofedsyn.hub import METHODS, make_method
-from heterofedsyn.hub.method import Value, settings_of
+from heterofedsyn.hub.methods.base import Value, settings_of
 
 TABLES = ("adult", "abalone", "obesity", "insurance", "shoppers")
 EPSILONS = (0.2, 1.0, 5.0)

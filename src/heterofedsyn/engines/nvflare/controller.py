@@ -39,7 +39,7 @@ from heterofedsyn.errors import HeterofedsynError, ProtocolError, UsageError, pl
 from heterofedsyn.hub import Absence, Release, conduct
 from heterofedsyn.hub.journal import Journal, alone
 from heterofedsyn.hub.release import MOST_UNASKED
-from heterofedsyn.hub.rounds import NO_ANSWER, Reply
+from heterofedsyn.hub.replies import NO_ANSWER, Reply
 from heterofedsyn.protocol import Answer, Query, Study, decode, encode
 from heterofedsyn.site.agent import Reason
 

@@ -14,7 +14,7 @@ from nvflare.apis.signal import Signal
 
 from heterofedsyn.engines.nvflare.task import ANSWER, QUERY, REASON, SECONDS, TASK
 from heterofedsyn.site.agent import Reason, Refused
-from heterofedsyn.site.service import ask
+from heterofedsyn.site.server import ask
 
 SOCKET = "HETEROFEDSYN_SOCKET"
 """Environment variable, set by the site's own unit, that names the agent's socket."""

@@ -20,7 +20,7 @@ from heterofedsyn.engines.nvflare.progress import Progress
 from heterofedsyn.engines.nvflare.task import PROGRESS, PROGRESS_FILE, RELEASE, RESULT, TASK, pack
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.hub.release import FILES
-from heterofedsyn.hub.synthetic import MOST_BYTES
+from heterofedsyn.hub.release.synthetic import MOST_BYTES
 from heterofedsyn.protocol import Study
 
 CONTROLLER = "heterofedsyn.engines.nvflare.controller.StudyController"

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from heterofedsyn.hub.rounds import Absence
+from heterofedsyn.hub.replies import Absence
 
 
 class State(StrEnum):

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from heterofedsyn._registry import find
-from heterofedsyn.hub.method import Method, Value, build
 from heterofedsyn.hub.methods.adafedprivsyn import AdaFedPrivSyn
 from heterofedsyn.hub.methods.allmarg import AllMarg
+from heterofedsyn.hub.methods.base import Method, Value, build
 from heterofedsyn.hub.methods.fedprivsyn import FedPrivSyn, FedPrivSynNoProjection
 from heterofedsyn.hub.methods.independent import Independent
 from heterofedsyn.hub.methods.localmerge import LocalMerge

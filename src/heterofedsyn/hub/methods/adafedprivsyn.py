@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from heterofedsyn.errors import UsageError
-from heterofedsyn.hub.method import Later, Setting
+from heterofedsyn.hub.methods.base import Later, Setting
 from heterofedsyn.hub.methods.fedprivsyn import FedPrivSyn, noise_unit
-from heterofedsyn.hub.rounds import Ask, Round
-from heterofedsyn.hub.scores import Glimpse, root
-from heterofedsyn.hub.stages import check_share, later_pairs, measured
+from heterofedsyn.hub.methods.scores import Glimpse, root
+from heterofedsyn.hub.methods.stages import check_share, later_pairs, measured
+from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.counting import count_pairs
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.schema import Clique

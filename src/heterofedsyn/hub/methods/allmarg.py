@@ -6,9 +6,9 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heterofedsyn.hub.method import Federated, Later, Model, Outcome, Setting
-from heterofedsyn.hub.rounds import Ask, Round
-from heterofedsyn.hub.stages import ask_one_ways, ask_pairs, check_share, measured, one_ways
+from heterofedsyn.hub.methods.base import Federated, Later, Model, Outcome, Setting
+from heterofedsyn.hub.methods.stages import ask_one_ways, ask_pairs, check_share, measured, one_ways
+from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.schema import Clique
 from heterofedsyn.synthesis import Gum, Synthesizer

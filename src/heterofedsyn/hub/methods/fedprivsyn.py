@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from heterofedsyn.errors import UsageError
-from heterofedsyn.hub.method import Federated, Later, Model, Outcome, Setting
-from heterofedsyn.hub.rounds import Ask, Round
-from heterofedsyn.hub.scores import Glimpse, root
-from heterofedsyn.hub.stages import (
+from heterofedsyn.hub.methods.base import Federated, Later, Model, Outcome, Setting
+from heterofedsyn.hub.methods.scores import Glimpse, root
+from heterofedsyn.hub.methods.stages import (
     ask_glimpses,
     ask_one_ways,
     check_share,
@@ -20,6 +19,7 @@ from heterofedsyn.hub.stages import (
     measured,
     one_ways,
 )
+from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.sketch import SketchKind
 from heterofedsyn.marginals.statistics import MOST_WIDTH
 from heterofedsyn.privacy.budget import Budget

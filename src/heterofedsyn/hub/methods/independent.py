@@ -6,9 +6,9 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heterofedsyn.hub.method import Federated, Later, Model, Outcome, Setting
-from heterofedsyn.hub.rounds import Ask, Round
-from heterofedsyn.hub.stages import ask_one_ways, one_ways
+from heterofedsyn.hub.methods.base import Federated, Later, Model, Outcome, Setting
+from heterofedsyn.hub.methods.stages import ask_one_ways, one_ways
+from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.synthesis import Gum, Synthesizer
 
 

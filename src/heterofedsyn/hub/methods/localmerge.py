@@ -6,10 +6,10 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from heterofedsyn.hub.method import Later, Model, Outcome, Setting
+from heterofedsyn.hub.methods.base import Later, Model, Outcome, Setting
 from heterofedsyn.hub.methods.privsyn import PrivSyn
-from heterofedsyn.hub.rounds import Ask, Round
-from heterofedsyn.hub.stages import addressed
+from heterofedsyn.hub.methods.stages import addressed
+from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.privacy.trust import Local
 from heterofedsyn.synthesis import Targets
 

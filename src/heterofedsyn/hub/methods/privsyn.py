@@ -7,10 +7,16 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heterofedsyn.hub.method import Federated, Later, Model, Outcome, Setting
+from heterofedsyn.hub.methods.base import Federated, Later, Model, Outcome, Setting
 from heterofedsyn.hub.methods.fedprivsyn import NO_PAIR, ONE_ATTRIBUTE
-from heterofedsyn.hub.rounds import Ask, Round
-from heterofedsyn.hub.stages import ask_one_ways, check_share, later_pairs, measured, one_ways
+from heterofedsyn.hub.methods.stages import (
+    ask_one_ways,
+    check_share,
+    later_pairs,
+    measured,
+    one_ways,
+)
+from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.statistics import UNITS_PER_COUNT, Dependence
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.schema import Clique, Domain

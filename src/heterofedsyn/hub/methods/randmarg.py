@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heterofedsyn.hub.method import Setting
 from heterofedsyn.hub.methods.allmarg import AllMarg
+from heterofedsyn.hub.methods.base import Setting
 from heterofedsyn.schema import Clique
 
 

@@ -11,9 +11,9 @@ from typing import ClassVar
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
-from heterofedsyn.hub.method import Federated, Later, Model, Outcome, Setting
-from heterofedsyn.hub.rounds import Ask, Round
-from heterofedsyn.hub.stages import check_between, check_share
+from heterofedsyn.hub.methods.base import Federated, Later, Model, Outcome, Setting
+from heterofedsyn.hub.methods.stages import check_between, check_share
+from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.statistics import (
     Flat,
     Grouped,

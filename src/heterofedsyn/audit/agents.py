@@ -1,0 +1,338 @@
+"""Agents on disk: what a row holds moves counts, and never whether or how a query is answered.
+
+Files are made line by line, with lines that nobody could read among them. Which of them count is
+written down beside them.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache, partial
+from importlib.util import find_spec
+from itertools import combinations, product
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from heterofedsyn._arrays import stream
+from heterofedsyn.audit.disk import Serving, SiteOnDisk
+from heterofedsyn.audit.exhibit import SITE, ask, every_kind, plain_schema, plan_of, table_of
+from heterofedsyn.audit.findings import Broken, Check, Finding, require
+from heterofedsyn.audit.hearing import Heard, check_charges, compare, hear
+from heterofedsyn.audit.stores import STORES
+from heterofedsyn.audit.streams import Row, kept
+from heterofedsyn.audit.subject import UNIT
+from heterofedsyn.marginals import Flat, Grouped, Haar, Sketched, Statistic, Total
+from heterofedsyn.privacy.noise import SimulatedNoise
+from heterofedsyn.protocol import Part, Plan, Query, encode
+from heterofedsyn.schema import EncodedTable, Schema
+from heterofedsyn.site.agent import Reason, Refused
+from heterofedsyn.site.settings import SETTINGS
+
+_COLUMNS = """\
+columns = [
+  {name = "age", type = "integer", min = 0, max = 99, bins = 5},
+  {name = "cost", type = "number", min = 0, max = 1000, bins = 4},
+  {name = "seen", type = "datetime", min = "2026-01-01", max = "2026-01-04 23:59:59", bins = 4},
+  {name = "ward", type = "categorical", values = ["a", "b", "?"], other = "?"},
+  {name = "outcome", type = "categorical", values = ["home", "died", "never seen"]},
+  {name = "smoker", type = "boolean"},
+]
+"""
+_ROWS = 60
+
+_Codes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a file, and the codes of its row; None if it does not count."""
+
+    text: bytes
+    codes: _Codes | None = None
+
+
+_LINES = {
+    "a row that fits": Line(b"87,760.5,2026-01-04,b,never seen,true", (4, 3, 3, 1, 2, 1)),
+    "a row too short": Line(b"87,760.5"),
+    "a row too long": Line(b"87,760.5,2026-01-04,b,died,true,and more"),
+    "bytes that are no text": Line(b"87,760.5,2026-01-04,b\xff,died,true"),
+    "bytes that are no number": Line(b"\xfe,760.5,2026-01-04,b,died,true"),
+    "text for a whole number": Line(b"old,760.5,2026-01-04,b,died,true"),
+    "a fraction for a whole number": Line(b"87.5,760.5,2026-01-04,b,died,true"),
+    "text for a number": Line(b"87,much,2026-01-04,b,died,true"),
+    "a whole number beyond all": Line(
+        b"9" * 400 + b",760.5,2026-01-04,b,died,true", (4, 3, 3, 1, 1, 1)
+    ),
+    "a number beyond all": Line(b"87,1e999,2026-01-04,b,died,true", (4, 3, 3, 1, 1, 1)),
+    "a number of 400 digits": Line(
+        b"87,0." + b"9" * 400 + b",2026-01-04,b,died,true", (4, 0, 3, 1, 1, 1)
+    ),
+    "a date that is none": Line(b"87,760.5,2026-02-30,b,died,true"),
+    "a date in words": Line(b"87,760.5,yesterday,b,died,true"),
+    "a category of its own": Line(b"87,760.5,2026-01-04,zoo,died,true", (4, 3, 3, 2, 1, 1)),
+    "a category nobody agreed on": Line(b"87,760.5,2026-01-04,b,zoo,true"),
+    "a truth that is none": Line(b"87,760.5,2026-01-04,b,died,perhaps"),
+    "nothing where a value must be": Line(b",760.5,2026-01-04,b,died,true"),
+}
+
+
+def checks(seed: int) -> Iterator[Check]:
+    """Lines of files, studies side by side, and queries that nobody may answer."""
+    yield "agent: a line among others", partial(_lines, "a line among others", _ROWS, seed)
+    yield "agent: a line alone", partial(_lines, "a line alone", 0, seed)
+    yield "agent: an open quote", partial(_quotes, seed)
+    yield "agent: every kind of source", partial(_sources, seed)
+    yield "agent: studies of other rows a person", partial(_units, seed)
+    yield "agent: malformed queries", partial(_malformed, seed)
+
+
+@cache
+def mixed_schema() -> Schema:
+    """A column of every kind."""
+    return Schema.of(tomllib.loads(_COLUMNS))
+
+
+def _line(codes: _Codes) -> Line:
+    """A row that fits in the middle of its bins."""
+    age, cost, day, ward, outcome, smoker = codes
+    cells = (
+        f"{20 * age + 7}",
+        f"{250 * cost + 10.5}",
+        f"2026-01-0{day + 1}T12:00:00",
+        "ab?"[ward],
+        ("home", "died", "never seen")[outcome],
+        ("false", "true")[smoker],
+    )
+    return Line(",".join(cells).encode(), codes)
+
+
+def _lines(name: str, rows: int, seed: int) -> Iterator[Finding]:
+    """A file with and without one line more."""
+    schema = mixed_schema()
+    plan = plan_of(schema, seed, epsilon=1.0)
+    names = schema.domain.names
+    kinds: list[Statistic] = [Total(), *(Flat(pair) for pair in combinations(names, 2))]
+    query = ask(plan, 0, kinds, plan.budget.evenly(len(kinds))[0].rho)
+    rng = stream(seed, "lines of an audit")
+    sizes = [
+        size - (name == "outcome") for name, size in zip(names, schema.domain.sizes, strict=True)
+    ]
+    own = [_line(tuple(int(rng.integers(size)) for size in sizes)) for _ in range(rows)]
+
+    def heard(lines: Sequence[Line], where: str) -> Heard:
+        counted = [line.codes for line in lines if line.codes is not None]
+        codes = np.array(counted, dtype=np.int64).reshape(-1, len(names)).T
+        text = b"\n".join([",".join(names).encode(), *(line.text for line in lines), b""])
+        with _serving(schema, text, seed, plan) as agent:
+            table = EncodedTable.from_codes(schema.domain, codes)
+            try:
+                found = hear(agent, query, table, plan, seed)
+            except Refused as refused:
+                raise Broken(f"{where}: refused as {refused.reason}") from None
+            except Broken as broken:
+                raise Broken(f"{where}: {broken}") from None
+            check_charges(agent.spent, [found], plan.budget, plan.budget.rho)
+        return found
+
+    without = heard(own, f"{rows} rows")
+    most = Fraction(0)
+    for what, line in _LINES.items():
+        within = heard([*own[: rows // 2], line, *own[rows // 2 :]], what)
+        loss = compare(without, within, plan.trust_model, what)
+        require(line.codes is not None or loss == 0, f"{what}: it was counted")
+        most = max(most, loss / without.charged)
+    yield Finding(
+        f"agent: {name}",
+        True,
+        f"{len(kinds)} releases, {len(_LINES)} lines: {float(most):.9f} of the charge at most",
+    )
+
+
+def _quotes(seed: int) -> Iterator[Finding]:
+    """A line with half a pair of quotes takes no other line with it, not even to the next quote."""
+    schema = mixed_schema()
+    plan = plan_of(schema, seed, epsilon=1.0)
+    names = schema.domain.names
+    query = ask(plan, 0, [Total(), Flat(names[:2])], plan.budget.rho / 2)
+    rng = stream(seed, "quoted lines of an audit")
+    own = [_line(tuple(int(rng.integers(2)) for _ in names)) for _ in range(_ROWS)]
+    # Every seventh line has a cell in quotes, as it should be.
+    own[::7] = [
+        Line(line.text.replace(b",a,", b',"a",').replace(b",b,", b',"b",'), line.codes)
+        for line in own[::7]
+    ]
+    odd = (b'87,760.5,2026-01-04,"b,died,true', b'87,760.5,2026-01-04,b,died,"', b'"')
+    codes = np.array([line.codes for line in own], dtype=np.int64).T
+    table = EncodedTable.from_codes(schema.domain, codes)
+    tried = 0
+    for text, place in product(odd, (0, 1, _ROWS // 2, _ROWS)):
+        lines = [line.text for line in own]
+        lines.insert(place, text)
+        whole = b"\n".join([",".join(names).encode(), *lines, b""])
+        with _serving(schema, whole, seed, plan) as agent:
+            try:
+                hear(agent, query, table, plan, seed)
+            except (Broken, Refused) as broken:
+                raise Broken(f"an open quote in line {place + 1}: {broken}") from None
+        tried += 1
+    yield Finding("agent: an open quote", True, f"{tried} files, no other line changed")
+
+
+@contextmanager
+def _serving(schema: Schema, text: bytes, seed: int, *plans: Plan) -> Iterator[Serving]:
+    """An agent whose rows are in this file, with consent to these plans."""
+    with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
+        site = SiteOnDisk.make(Path(place), SITE, schema, plans[0], text, more=plans[1:])
+        with site.serving(SimulatedNoise(seed, SITE)) as agent:
+            yield agent
+
+
+def _sources(seed: int) -> Iterator[Finding]:
+    """A row more or less, first, last or in between, in a file of every kind, or in a database."""
+    schema = plain_schema(9, 6)
+    plan = plan_of(schema, seed, epsilon=1.0)
+    kinds = [s for statistics in every_kind(schema.domain, seed).values() for s in statistics]
+    query = ask(plan, 0, kinds, plan.budget.evenly(len(kinds))[0].rho)
+    own = [tuple(codes) for codes in table_of(plain_schema(8, 5), 40, stream(seed, "s")).codes.T]
+    neighbours = [own[1:], own[:-1], *([*own[:i], (8, 5), *own[i:]] for i in (0, 20, 40))]
+    most = Fraction(0)
+    kinds_of_source = ("csv", "parquet", *(("duckdb",) if find_spec("duckdb") else ()))
+    for kind in kinds_of_source:
+
+        def heard(rows: Sequence[_Codes], kind: str = kind) -> Heard:
+            with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
+                made = SiteOnDisk.make(Path(place), SITE, schema, plan, b"a0,a1\n")
+                folder = Path(place) / "own"
+                folder.mkdir()
+                cells = {f"a{i}": [f"v{row[i]}" for row in rows] for i in range(2)}
+                source = str(STORES[kind](cells, folder))
+                site = SiteOnDisk(replace(made.settings, source=source))
+                (site.settings.folder / SETTINGS).write_text(site.settings.to_toml(), "utf-8")
+                codes = np.array(rows, dtype=np.int64).T
+                table = EncodedTable.from_codes(schema.domain, codes)
+                with site.serving(SimulatedNoise(seed, SITE)) as agent:
+                    return hear(agent, query, table, plan, seed)
+
+        one = heard(own)
+        for rows in neighbours:
+            loss = compare(one, heard(rows), plan.trust_model, f"a row of a {kind} source")
+            most = max(most, loss / one.charged)
+    yield Finding(
+        "agent: every kind of source",
+        True,
+        f"{', '.join(kinds_of_source)}: {float(most):.9f} of the charge at most",
+    )
+
+
+def _units(seed: int) -> Iterator[Finding]:
+    """Studies that protect people with one row, two or three, side by side at one agent."""
+    schema = plain_schema(9, 6)
+    rng = stream(seed, "units of an audit")
+    rows = [
+        Row(int(rng.integers(30)), (int(rng.integers(9)), int(rng.integers(6)))) for _ in range(200)
+    ]
+    tables = {most: kept([rows], schema, most) for most in (1, 2, 3)}
+    plans = [
+        msgspec.structs.replace(plan_of(schema, seed, epsilon=1.0), unit=UNIT, rows_per_unit=most)
+        for most in tables
+    ]
+    lines = (f"{row.person},v{row.codes[0]},v{row.codes[1]}" for row in rows)
+    text = "\n".join([f"{UNIT},a0,a1", *lines, ""]).encode()
+    kinds = [s for statistics in every_kind(schema.domain, seed).values() for s in statistics]
+    asked = 0
+    with _serving(schema, text, seed, *plans) as agent:
+        for number in range(3):
+            for plan, table in zip(plans, tables.values(), strict=True):
+                hear(agent, ask(plan, number, kinds, 1e-4), table, plan, seed)
+                asked += 1
+    yield Finding(
+        "agent: studies of other rows a person",
+        True,
+        f"{len(plans)} studies, {asked} queries in turn",
+    )
+
+
+def _malformed(seed: int) -> Iterator[Finding]:
+    """What a hub may not ask is refused for nothing, and alike whatever the rows are."""
+    schema = plain_schema(9, 6)
+    plan = plan_of(schema, seed, epsilon=1.0)
+    few = table_of(plain_schema(8, 5), 50, stream(seed, "few rows"))  # the last values are unseen
+    lines = ["a0,a1", *(f"v{one},v{other}" for one, other in few.codes.T), ""]
+    texts = ["\n".join(lines).encode(), "\n".join([*lines, "v8,v5", ""]).encode()]
+    messages = _messages(plan)
+    with (
+        _serving(schema, texts[0], seed, plan) as one,
+        _serving(schema, texts[1], seed, plan) as two,
+    ):
+        for what, message in messages.items():
+            replies = [_reply(agent, message) for agent in (one, two)]
+            require(replies[0] == replies[1], f"{what}: a record changes the reply")
+            require(replies[0] in (Reason.MALFORMED, Reason.NOT_APPROVED), f"{what}: {replies[0]}")
+            for agent in (one, two):
+                require(agent.spent.rho == 0, f"{what}: charged")
+    yield Finding(
+        "agent: malformed queries", True, f"{len(messages)} refused alike, and for nothing"
+    )
+
+
+def _reply(agent: Serving, message: bytes) -> str:
+    try:
+        agent.answer(message)
+    except Refused as refused:
+        return refused.reason
+    return "answered"
+
+
+def _messages(plan: Plan) -> dict[str, bytes]:
+    """Queries of a pair of 9 and 6 values that are wrong in one thing each."""
+    pair = ("a0", "a1")
+    nine, six = tuple(range(9)), tuple(range(6))
+
+    def query(*statistics: Statistic, share: float = 0.01, **other: object) -> bytes:
+        said = Query(
+            study=plan.fingerprint,
+            number=0,
+            label="q",
+            parts=tuple(Part(statistic, share) for statistic in statistics),
+        )
+        return encode(msgspec.structs.replace(said, **other))
+
+    good = query(Flat(pair))
+    statistics: dict[str, Statistic] = {
+        "a map too short": Grouped(pair, (nine[:-1], six)),
+        "another map too short": Grouped(pair, (nine, six[:-1])),
+        "a map too long": Grouped(pair, ((*nine, 0), six)),
+        "a group that is none": Grouped(pair, ((*nine[:-1], 9), six)),
+        "a group below 0": Grouped(pair, ((*nine[:-1], -1), six)),
+        "an attribute that is none": Flat(("a0", "a2")),
+        "an attribute twice": Flat(("a0", "a0")),
+        "attributes in another order": Flat(("a1", "a0")),
+        "a level too deep": Haar(("a0",), 4),
+        "a level below 0": Haar(("a0",), -1),
+        "a sketch of no width": Sketched(pair, 0, 1),
+        "a sketch too wide": Sketched(pair, 2**40, 1),
+    }
+    return {
+        "nothing": b"",
+        "no message": b"\xc1",
+        "half a message": good[: len(good) // 2],
+        "more than a message": good + b"\0",
+        **{what: query(statistic) for what, statistic in statistics.items()},
+        **{
+            f"a share of {share}": query(Flat(pair), share=share)
+            for share in (0.0, -0.5, 1.5, math.nan, math.inf, 1e-300)
+        },
+        "no part": query(),
+        "a label too long": query(Flat(pair), label="q" * 1_000),
+        "a query for another site": query(Flat(pair), to="oak"),
+        "a query of another study": query(Flat(pair), study="0" * 64),
+        "a query of no study": query(Flat(pair), study="../schema.toml"),
+    }

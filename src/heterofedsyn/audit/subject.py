@@ -1,0 +1,181 @@
+"""What is audited: a small table of invented people, records to add to it, and studies of it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from heterofedsyn._arrays import stream
+from heterofedsyn.hub import METHODS, make_method
+from heterofedsyn.hub.methods.base import Method, Value
+from heterofedsyn.protocol import Plan
+from heterofedsyn.schema import EncodedTable, Schema, encode
+from heterofedsyn.simulate.run import site_names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+UNIT = "person"
+"""A column that tells people apart; the schema does not name it."""
+
+SITES = ("elm", "oak", "fir")
+ROWS = 600
+
+_SCHEMA = """\
+columns = [
+  {name = "age", type = "integer", min = 0, max = 100, bins = 20, nullable = true},
+  {name = "cost", type = "number", min = 0, max = 1000, bins = 12},
+  {name = "ward", type = "categorical", values = ["a", "b", "c", "d", "e", "never seen"]},
+  {name = "triage", type = "categorical", ordered = true, values = ["1", "2", "3", "4", "5"]},
+  {name = "smoker", type = "boolean"},
+  {name = "outcome", type = "categorical", values = ["home", "ward", "died"]},
+]
+"""
+
+FIRST = {"age": 0, "cost": 0.0, "ward": "a", "triage": "1", "smoker": False, "outcome": "home"}
+LAST = {
+    "age": 100,
+    "cost": 1000.0,
+    "ward": "never seen",
+    "triage": "5",
+    "smoker": True,
+    "outcome": "died",
+}
+CANARIES: dict[str, dict[str, object]] = {
+    "the first cell": FIRST,
+    "the last bin": {**FIRST, "age": 100, "cost": 1000.0},
+    "all rare": LAST,
+    "nulls": {**FIRST, "age": None},
+    "beyond the range": {**LAST, "age": 10_000, "cost": -5.0},
+    "a row that does not fit": {**LAST, "ward": "unknown to the schema"},
+}
+"""Records that stand out, by what makes them."""
+
+
+@cache
+def schema(label: str | None = "outcome") -> Schema:
+    """The public schema."""
+    found = tomllib.loads(_SCHEMA)
+    return Schema.of(found if label is None else {**found, "label": label})
+
+
+def people(rows: int, seed: int) -> pa.Table:
+    """Invented rows, two of each person; the last ward is never seen."""
+    import pyarrow as pa
+
+    rng = stream(seed, "people of an audit")
+    lean = rng.random(rows) ** 2
+    age = np.clip(100 * lean + 8 * rng.standard_normal(rows), 0, 99).astype(int)
+    unknown = rng.random(rows) < 0.05
+    return pa.table(
+        {
+            UNIT: [f"p{i // 2}" for i in range(rows)],
+            "age": [None if gone else int(a) for a, gone in zip(age, unknown, strict=True)],
+            "cost": np.round(990 * rng.random(rows) * lean, 2),
+            "ward": [list("abcde")[i] for i in np.minimum(4, rng.poisson(3 * lean))],
+            "triage": [str(i) for i in rng.integers(1, 6, rows)],
+            "smoker": rng.random(rows) < 0.3,
+            "outcome": [("home", "ward", "died")[i] for i in (rng.random(rows) < lean) * 1],
+        }
+    )
+
+
+def person(rows: Sequence[dict[str, object]], like: pa.Table) -> pa.Table:
+    """One more person with these rows."""
+    import pyarrow as pa
+
+    return pa.Table.from_pylist([{**row, UNIT: "the canary"} for row in rows], like.schema)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A study that is audited."""
+
+    method: str
+    settings: dict[str, Value] = field(default_factory=dict)
+    label: str | None = "outcome"
+    trust: str = "local"
+    rows_per_unit: int = 1
+    epsilon: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The study in words."""
+        words = [self.method, *(f"{key}={value}" for key, value in self.settings.items())]
+        if self.label is None:
+            words.append("no label")
+        if self.rows_per_unit > 1:
+            words.append(f"{self.rows_per_unit} rows a person")
+        return f"{' '.join(words)}, {self.trust}"
+
+    @property
+    def conducted(self) -> Method:
+        """The method itself."""
+        return make_method(self.method, self.settings)
+
+    @property
+    def public(self) -> Schema:
+        """The public schema."""
+        return schema(self.label)
+
+    @property
+    def encoding(self) -> Schema:
+        """The schema by which sites encode."""
+        return self.conducted.encoding(self.public)
+
+    def plan(self, seed: int) -> Plan:
+        """The plan of the study."""
+        return Plan(
+            schema=self.encoding.fingerprint,
+            epsilon=self.epsilon,
+            delta=1e-9,
+            trust=self.trust,
+            sites=site_names(self.conducted, SITES),
+            unit=None if self.rows_per_unit == 1 else UNIT,
+            rows_per_unit=self.rows_per_unit,
+            method=self.method,
+            settings=self.settings,
+            seed=seed,
+        )
+
+    def encoded(self, rows: pa.Table) -> EncodedTable:
+        """The rows as a site of this study has them."""
+        unit = None if self.rows_per_unit == 1 else UNIT
+        return encode(self.encoding, rows.to_batches(), unit, self.rows_per_unit).table
+
+
+def deal(rows: pa.Table, sites: int) -> list[pa.Table]:
+    """The rows in equal stretches, people together."""
+    size = rows.num_rows // sites // 2 * 2
+    return [rows.slice(i * size, size) for i in range(sites)]
+
+
+_GAUSSIAN: dict[str, Value] = {"sketch": "gaussian"}
+
+
+def cases(*, every: bool) -> tuple[Case, ...]:
+    """The studies: every method under every trust model it allows, or the few that differ most."""
+    few = (
+        Case("wavetree"),
+        Case("fedprivsyn", _GAUSSIAN, rows_per_unit=3),
+        Case("privsyn"),
+        Case("fedprivsyn", trust="secure-aggregation"),
+    )
+    if not every:
+        return few
+    more = [
+        Case("wavetree", label=None),
+        Case("wavetree", rows_per_unit=3),
+        Case("fedprivsyn", _GAUSSIAN),
+        Case("fedprivsyn", _GAUSSIAN, trust="secure-aggregation"),
+    ]
+    for name, kind in METHODS.items():
+        more.append(Case(name))
+        if kind.sums and not kind.pools:
+            more.append(Case(name, trust="secure-aggregation"))
+    return tuple({case.name: case for case in (*few, *more)}.values())

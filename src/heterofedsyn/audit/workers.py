@@ -1,0 +1,137 @@
+"""Tables of Spark without Spark: its workers' functions are run here, partition by partition.
+
+Spark itself only carries what they give from one to the next and numbers the rows of each person by
+their ranks, which is done here in plain Python. The rows that count must be those that count from
+any other source, in whatever order Spark delivers them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from heterofedsyn._arrays import stream
+from heterofedsyn.audit import reference
+from heterofedsyn.audit.exhibit import plain_schema
+from heterofedsyn.audit.findings import Check, Finding, require
+from heterofedsyn.audit.streams import Row, kept
+from heterofedsyn.audit.subject import UNIT
+from heterofedsyn.marginals import Flat, Total
+from heterofedsyn.marginals.counts import whole
+from heterofedsyn.schema import Fit, Schema
+from heterofedsyn.schema.table import columns_of
+from heterofedsyn.site import _spark_tasks as work
+from heterofedsyn.site import spark_counting
+
+_PARTITIONS = 3
+
+
+def checks(seed: int) -> Iterator[Check]:
+    """What workers of Spark make of people's rows."""
+    yield "workers of Spark", partial(_workers, seed)
+
+
+def _workers(seed: int) -> Iterator[Finding]:
+    """L rows of a person reach the counts, those of any other source, and the total has no more."""
+    import pyarrow as pa
+
+    schema = plain_schema(9, 6)
+    rng = stream(seed, "rows for workers")
+    rows = [
+        Row(int(rng.integers(20)), (int(rng.integers(-1, 9)), int(rng.integers(6))))
+        for _ in range(200)
+    ]
+    rows += [Row(99, (8, 5))] * 12
+    columns = columns_of(schema, UNIT)
+    fitting = [row for row in rows if row.codes[0] >= 0]
+    people = {row.person for row in fitting}
+    for most in (1, 3):
+        encode = work.EncodeRecords(work.Task(schema.to_toml(), UNIT))
+        encoded: list[pa.RecordBatch] = []
+        mixed = [rows[i] for i in rng.permutation(len(rows))]
+        for part in range(_PARTITIONS):
+            encoded += encode([_batch(mixed[part::_PARTITIONS], columns)])
+        numbered = _numbered(pa.Table.from_batches(encoded))
+        limit = work.Limit(schema.domain, most, len(columns))
+        half = numbered.num_rows // 2
+        copy = [
+            *limit(numbered.slice(0, half).to_batches()),
+            *limit(numbered.slice(half).to_batches()),
+        ]
+        found = [batch for batch in copy if batch.column("codes").null_count == 0]
+        counted = work.Count(schema.domain, [whole(("a0", "a1"))])(found)
+        joint = np.frombuffer(next(iter(counted)).column("counts")[0].as_py(), np.int64)
+        wanted = sum(min(most, sum(row.person == person for row in fitting)) for person in people)
+        require(
+            int(joint.sum()) == wanted,
+            f"{most} rows a person: {int(joint.sum())} rows are counted, not {wanted}",
+        )
+        own = int(joint.reshape(9, 6)[8, 5])
+        others = sum(row.codes == (8, 5) and row.person != 99 for row in fitting)
+        require(
+            own <= most + others, f"{most} rows a person: somebody with 12 has more than {most}"
+        )
+        right = reference.exact(Flat(("a0", "a1")), kept([rows], schema, most))
+        require(
+            np.array_equal(joint, right),
+            f"{most} rows a person: other rows are counted than from any other source",
+        )
+        vectors = [v for batch in copy for v in batch.column("fit").drop_null().to_pylist()]
+        total = _total(schema, most, work.fit_of(vectors, columns), joint)
+        require(
+            total == wanted, f"{most} rows a person: the total is {total}, counted are {wanted}"
+        )
+    yield Finding(
+        "workers of Spark", True, f"{len(rows)} rows of {len(people)} people in {_PARTITIONS} parts"
+    )
+
+
+def _batch(rows: Sequence[Row], columns: Sequence[str]) -> Any:
+    import pyarrow as pa
+
+    cells = {
+        UNIT: pa.array([str(row.person) for row in rows]),
+        **{f"a{i}": pa.array([f"v{row.codes[i]}" for row in rows]) for i in range(2)},
+    }
+    return pa.record_batch({name: cells[name] for name in columns})
+
+
+def _numbered(table: Any) -> Any:
+    """Rows as Spark has them, each with its number among those of its person by rank and codes."""
+    import pyarrow as pa
+
+    ordered = table.sort_by([(name, "ascending") for name in ("person", "rank", "codes")])
+    seen: dict[str | None, int] = defaultdict(int)
+    numbers = []
+    for person in ordered.column("person").to_pylist():
+        seen[person] += 1
+        numbers.append(seen[person])
+    return ordered.append_column("number", pa.array(numbers, pa.int32())).combine_chunks()
+
+
+def _total(schema: Schema, most: int, fit: Fit, joint: Any) -> int:
+    """The exact total of a table of Spark of which so many rows were kept."""
+
+    class Read:
+        """Rows that were read already."""
+
+        name = "rows"
+
+        @staticmethod
+        def run(action: Callable[[], Any], watch: object) -> Any:
+            return action()
+
+        @staticmethod
+        def keep() -> tuple[object, Fit]:
+            return mock.MagicMock(), fit
+
+    counts_of = mock.patch.object(spark_counting.SparkCounts, "_count", return_value=[joint])
+    with mock.patch.object(spark_counting._Reading, "of", return_value=Read), counts_of:
+        counts, _ = spark_counting.count([], schema, unit=UNIT, max_rows_per_unit=most)
+        require(int(Flat(("a0", "a1")).exact(counts).sum()) == int(joint.sum()), "counted wrongly")
+        return int(Total().exact(counts)[0])

@@ -1,0 +1,202 @@
+"""Whether the records of a release can be true: of themselves, of each other and of the model.
+
+Digests notice damage, not intent. A release may come from anywhere, so whoever reads one relies on
+what is checked here: known names, figures that exist, texts and lists of a bearable length.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Sized
+from typing import TYPE_CHECKING
+
+from heterofedsyn.errors import HeterofedsynError, ReleaseError
+from heterofedsyn.hub.release.statement import PrivacyStatement, SiteAccount
+from heterofedsyn.protocol import Plan
+from heterofedsyn.schema import Clique, Domain
+
+if TYPE_CHECKING:
+    from heterofedsyn.hub.release import RunRecord
+
+LARGEST = 1e18
+"""No count of anything comes near."""
+
+MOST_LETTERS = 10_000
+"""Of one text."""
+
+MOST_ENTRIES = 100_000
+"""Of one list."""
+
+_CLOSE = 1e-6
+"""Relative rounding between versions of the software."""
+
+
+def check_statement(statement: PrivacyStatement, domain: Domain) -> None:
+    """Refuse a statement whose guarantee, charges or names cannot be.
+
+    Raises:
+        ReleaseError: naming the first thing that is wrong.
+    """
+    _texts("a text", (statement.neighbours, statement.conversion, statement.trust))
+    _length("unit", statement.unit, MOST_LETTERS)
+    _figure("epsilon", statement.epsilon, above=0.0)
+    _figure("delta", statement.delta, above=0.0, below=1.0)
+    _figure("rho", statement.rho, above=0.0)
+    _figure("rho_alone", statement.rho_alone, above=0.0)
+    _sites("sites", [account.site for account in statement.sites])
+    known = frozenset(domain.names)
+    for account in statement.sites:
+        _check_account(account, statement.rho, known)
+
+
+def check_run(run: RunRecord, statement: PrivacyStatement, domain: Domain) -> None:
+    """Refuse a record that cannot belong to this statement and these columns.
+
+    Raises:
+        ReleaseError: naming the first thing that is wrong.
+    """
+    _length("settings", run.settings, MOST_ENTRIES)
+    _length("remarks", run.remarks, MOST_ENTRIES)
+    _length("pairs", run.pairs, MOST_ENTRIES)
+    values = (value for value in run.settings.values() if isinstance(value, str))
+    _texts("a text", (run.version, run.method, run.study, *run.remarks, *run.settings, *values))
+    for value in run.settings.values():
+        if not isinstance(value, str):
+            _figure("a setting", value, least=-LARGEST)
+    _sites("sites", run.sites)
+    if run.sites != tuple(account.site for account in statement.sites):
+        raise ReleaseError("sites are not those of privacy.json")
+    _figure("noisy_total", run.noisy_total, least=1)
+    _check_terms(run, statement)
+    _check_pairs(run, domain)
+    _check_differences(run, domain)
+
+
+def check_measured(run: RunRecord, measured: Iterable[Clique]) -> None:
+    """Refuse a record that names other measured pairs than the model holds.
+
+    Raises:
+        ReleaseError: if they are not the same.
+    """
+    if {pair.attributes for pair in run.pairs if pair.measured} != {*measured}:
+        raise ReleaseError("pairs are not those that the model measured")
+
+
+def check_total(run: RunRecord, total: float) -> None:
+    """Refuse a record with another number of records than the model tells: so many are drawn.
+
+    Raises:
+        ReleaseError: if they are not the same.
+    """
+    wanted = max(1.0, total)
+    if not abs(run.noisy_total - wanted) <= 1 + _CLOSE * wanted:
+        raise ReleaseError("noisy_total is not what the model tells")
+
+
+def _check_account(account: SiteAccount, budget: float, known: frozenset[str]) -> None:
+    _figure("a site's rho", account.rho, least=0.0)
+    if account.rho > budget * (1 + _CLOSE):
+        raise ReleaseError("a site was charged more than the budget")
+    _length("charges", account.charges, MOST_ENTRIES)
+    for charge in account.charges:
+        _texts("a label", (charge.label,))
+        _figure("rho of a charge", charge.rho, least=0.0)
+        _length("parts", charge.parts, MOST_ENTRIES)
+        for part in charge.parts:
+            _texts("a kind", (part.kind,))
+            if not known.issuperset(part.attributes):
+                raise ReleaseError("a charge names a column that the schema does not have")
+            _figure("sensitivity", part.sensitivity, above=0.0)
+            _figure("sigma", part.sigma, above=0.0)
+            _figure("integers", part.integers, least=0)
+            _figure("rho of a part", part.rho, least=0.0)
+
+
+def _check_terms(run: RunRecord, statement: PrivacyStatement) -> None:
+    """What both records say of the study must be terms that a study can have."""
+    try:
+        plan = Plan(
+            schema="",
+            epsilon=statement.epsilon,
+            delta=statement.delta,
+            conversion=statement.conversion,
+            trust=statement.trust,
+            sites=run.sites,
+            unit=statement.unit if statement.rows_per_unit != 1 else None,
+            rows_per_unit=statement.rows_per_unit,
+            method=run.method,
+            seed=run.seed,
+        )
+    except HeterofedsynError as error:
+        raise ReleaseError(f"no study has such terms: {error}") from None
+    rho, alone = plan.budget.rho, plan.trust_model.alone_factor
+    if not math.isclose(statement.rho, rho, rel_tol=_CLOSE):
+        raise ReleaseError("rho of privacy.json does not belong to its epsilon and delta")
+    if not math.isclose(statement.rho_alone, statement.rho * alone, rel_tol=_CLOSE):
+        raise ReleaseError("rho_alone of privacy.json does not belong to its rho")
+
+
+def _check_pairs(run: RunRecord, domain: Domain) -> None:
+    known = {*domain.pairs()}
+    found = [pair.attributes for pair in run.pairs]
+    if not known.issuperset(found):
+        raise ReleaseError("pairs name something that is no pair of the schema's columns")
+    if len({*found}) != len(found):
+        raise ReleaseError("pairs name a pair twice")
+    for pair in run.pairs:
+        if pair.score is not None:
+            _figure("a score", pair.score, least=-LARGEST)
+
+
+def _check_differences(run: RunRecord, domain: Domain) -> None:
+    if not run.differences:
+        return
+    named = [summary.site for summary in run.differences]
+    gone = {missed.site for missed in run.missed or ()}
+    if named != [site for site in run.sites if site in named or site not in gone]:
+        raise ReleaseError("differences are not those of the sites, in their order")
+    first = tuple(attribute.name for attribute in run.differences[0].attributes)
+    if first != tuple(name for name in domain.names if name in {*first}):
+        raise ReleaseError("differences do not name the schema's columns in their order")
+    for summary in run.differences:
+        _figure("total of a site", summary.total, least=1)
+        _figure("total_error", summary.total_error, least=0.0)
+        if tuple(attribute.name for attribute in summary.attributes) != first:
+            raise ReleaseError("differences name other columns at another site")
+        for attribute in summary.attributes:
+            _figure("a distance", attribute.distance, least=0.0)
+            _figure("a noise", attribute.noise, least=0.0)
+
+
+def _sites(what: str, names: Iterable[str]) -> None:
+    found = [*names]
+    _length(what, found, MOST_ENTRIES)
+    _texts("a site's name", found)
+    if not found or len({*found}) != len(found):
+        raise ReleaseError(f"{what} must name at least one site, and none twice")
+
+
+def _figure(
+    what: str,
+    value: float,
+    *,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    below: float = LARGEST,
+) -> None:
+    # Written so that NaN, which compares as false, is refused.
+    if not (value >= least and value > above and value < below):
+        raise ReleaseError(f"{what} is impossible")
+
+
+def _length(what: str, found: Sized, most: int) -> None:
+    if len(found) > most:
+        raise ReleaseError(f"{what} has {len(found):,} entries, more than {most:,}")
+
+
+def _texts(what: str, found: Iterable[str]) -> None:
+    for text in found:
+        _length(what, text, MOST_LETTERS)
+        if any(unicodedata.category(letter) == "Cc" for letter in text):
+            raise ReleaseError(f"{what} holds control characters")
