@@ -34,6 +34,10 @@ class ProtocolError(HeterofedsynError):
     """A message is malformed, or an answer does not belong to its query."""
 
 
+class QuorumLost(ProtocolError):
+    """Too few sites answered; the study can be resumed once they do."""
+
+
 class UsageError(HeterofedsynError):
     """A request that cannot be carried out as worded: a wrong option, setting or schema."""
 

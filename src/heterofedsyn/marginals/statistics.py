@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
-from heterofedsyn._arrays import Integers
+from heterofedsyn._arrays import Exact, Integers
 from heterofedsyn.errors import ProtocolError
 from heterofedsyn.marginals.counts import MOST_MAPS, Counts, View, whole
 from heterofedsyn.marginals.sketch import Sketch, SketchKind, largest_norm
@@ -75,9 +75,9 @@ class Flat(_Kind, frozen=True, forbid_unknown_fields=True, tag="flat"):
         """How far one record can move the release (L2)."""
         return 1.0
 
-    def exact(self, counts: Counts) -> Integers:
+    def exact(self, counts: Counts) -> Exact:
         """The un-noised integers."""
-        return counts.of(whole(self.attributes))
+        return Exact(counts.of(whole(self.attributes)))
 
 
 class Sketched(_Kind, frozen=True, forbid_unknown_fields=True, tag="sketch"):
@@ -120,8 +120,8 @@ class Sketched(_Kind, frozen=True, forbid_unknown_fields=True, tag="sketch"):
     def most_sensitivity(self, domain: Domain) -> float:
         return largest_norm(self.width, self.kind)
 
-    def exact(self, counts: Counts) -> Integers:
-        return self.sketch(counts.domain).count(counts.of(whole(self.attributes)))
+    def exact(self, counts: Counts) -> Exact:
+        return Exact(self.sketch(counts.domain).count(counts.of(whole(self.attributes))))
 
     def sketch(self, domain: Domain) -> Sketch:
         """The projection itself."""
@@ -154,7 +154,7 @@ class Dependence(_Kind, frozen=True, forbid_unknown_fields=True, tag="dependence
         # The sum moves by at most 4 when a record comes or goes; rounding adds at most 1.
         return 4 * UNITS_PER_COUNT + 1.0
 
-    def exact(self, counts: Counts) -> Integers:
+    def exact(self, counts: Counts) -> Exact:
         from heterofedsyn.marginals._exact_kernel import distance
 
         joint = counts.of(whole(self.attributes)).reshape(counts.domain.shape(self.attributes))
@@ -163,7 +163,7 @@ class Dependence(_Kind, frozen=True, forbid_unknown_fields=True, tag="dependence
         high, low = distance(joint, joint.sum(axis=1), joint.sum(axis=0))
         apart = (int(high) << 64) + int(low)
         rounded = (2 * UNITS_PER_COUNT * apart + total) // max(1, 2 * total)
-        return np.array([rounded], dtype=np.int64)
+        return Exact(np.array([rounded], dtype=np.int64))
 
 
 class Total(_Kind, frozen=True, forbid_unknown_fields=True, tag="total"):
@@ -186,8 +186,8 @@ class Total(_Kind, frozen=True, forbid_unknown_fields=True, tag="total"):
     def sensitivity(self, domain: Domain) -> float:
         return 1.0
 
-    def exact(self, counts: Counts) -> Integers:
-        return np.array([counts.rows], dtype=np.int64)
+    def exact(self, counts: Counts) -> Exact:
+        return Exact(np.array([counts.rows], dtype=np.int64))
 
 
 class Haar(_Kind, frozen=True, forbid_unknown_fields=True, tag="haar"):
@@ -217,8 +217,8 @@ class Haar(_Kind, frozen=True, forbid_unknown_fields=True, tag="haar"):
     def sensitivity(self, domain: Domain) -> float:
         return 1.0
 
-    def exact(self, counts: Counts) -> Integers:
-        return haar_differences(counts.of(whole(self.attributes)), self.level)
+    def exact(self, counts: Counts) -> Exact:
+        return Exact(haar_differences(counts.of(whole(self.attributes)), self.level))
 
 
 class Grouped(_Kind, frozen=True, forbid_unknown_fields=True, tag="grouped"):
@@ -256,8 +256,8 @@ class Grouped(_Kind, frozen=True, forbid_unknown_fields=True, tag="grouped"):
     def sensitivity(self, domain: Domain) -> float:
         return 1.0
 
-    def exact(self, counts: Counts) -> Integers:
-        return counts.of(self.views()[0])
+    def exact(self, counts: Counts) -> Exact:
+        return Exact(counts.of(self.views()[0]))
 
 
 def haar_levels(size: int) -> int:

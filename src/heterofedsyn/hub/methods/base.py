@@ -17,6 +17,7 @@ from heterofedsyn.errors import UsageError, did_you_mean
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.trust import Trust
+from heterofedsyn.protocol import Plan
 from heterofedsyn.schema import Clique, Domain, Schema
 from heterofedsyn.synthesis import REBUILDS, SYNTHESIZERS, Rebuild, Synthesizer, Targets
 
@@ -34,6 +35,11 @@ class Setting:
     sites: tuple[str, ...]
     seed: int
     rows_per_unit: int = 1
+
+    @classmethod
+    def of(cls, schema: Schema, plan: Plan) -> Setting:
+        """What a plan says to a method."""
+        return cls(schema, plan.budget, plan.trust_model, plan.sites, plan.seed, plan.rows_per_unit)
 
     @property
     def variance_factor(self) -> float:
