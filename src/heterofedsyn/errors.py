@@ -38,6 +38,10 @@ class QuorumLost(ProtocolError):
     """Too few sites answered; the study can be resumed once they do."""
 
 
+class JournalError(HeterofedsynError):
+    """The rounds that a hub keeps are damaged, or do not belong to the study."""
+
+
 class UsageError(HeterofedsynError):
     """A request that cannot be carried out as worded: a wrong option, setting or schema."""
 
