@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from heterofedsyn._registry import Named
 from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, Total, haar_levels
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique, Domain, EncodedTable, Schema
@@ -28,11 +29,8 @@ class Measurement:
     noisy: Noisy
 
 
-class Rebuild(Protocol):
-    """Turns noisy measurements into estimates; a frozen dataclass of its settings."""
-
-    name: ClassVar[str]
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+class Rebuild(Named, Protocol):
+    """Turns noisy measurements into estimates."""
 
     def check(self, targets: Targets) -> None:
         """Refuse measurements from which it cannot make estimates.
@@ -152,11 +150,8 @@ class Targets:
         return Targets(self.schema, more, self.rebuild)
 
 
-class Synthesizer(Protocol):
-    """Turns targets into rows; a frozen dataclass of its settings, all with defaults."""
-
-    name: ClassVar[str]
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+class Synthesizer(Named, Protocol):
+    """Turns targets into rows."""
 
     def synthesize(self, targets: Targets, rows: int, rng: np.random.Generator) -> EncodedTable:
         """So many rows whose marginals come close to the targets."""
