@@ -9,13 +9,11 @@ import pytest
 
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.hub import METHODS, Request, drive, make_method, of_study
-from heterofedsyn.hub.methods.base import Federated, Later, Setting
 from heterofedsyn.hub.planning.preview import Preview, preview
-from heterofedsyn.hub.replies import Ask
 from heterofedsyn.marginals.statistics import kind_of
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.noise import SimulatedNoise
-from heterofedsyn.protocol import Answer, Plan, Query, decode, encode
+from heterofedsyn.protocol import Answer, Query, decode, encode
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.protocol.terms import terms_of
 from heterofedsyn.schema import (
@@ -175,19 +173,6 @@ def test_the_rounds_together_cover_the_budget(name: str) -> None:
     assert shown.bytes is not None
     assert shown.integers is not None
     assert shown.bytes > 8 * shown.integers
-
-
-def test_a_method_that_says_nothing_is_foreseen_as_anything_after_its_first_question() -> None:
-    kind = METHODS["fedprivsyn"]
-    plan: Plan = make_study(MIXED, "fedprivsyn").plan
-    setting = Setting(MIXED, plan.budget, plan.trust_model, SITES, plan.seed)
-    first, rest = Federated.ahead(kind(), setting)
-    assert first == kind().ahead(setting)[0]
-    assert isinstance(first, Ask)
-    assert isinstance(rest, Later)
-    assert (rest.kinds, rest.releases, rest.integers, rest.rounds) == ((), None, None, None)
-    spent = together([*(cost for _, cost in first.parts), rest.cost])
-    assert spent.rho == pytest.approx(plan.budget.rho, rel=1e-9)
 
 
 # What a site takes as the least for one part: far below what any method asks

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from heterofedsyn.errors import QuorumLost
 from heterofedsyn.hub.replies import SUM, Round
-from heterofedsyn.marginals.statistics import Flat, Total
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Plan, Query
 
@@ -100,8 +99,7 @@ class Roll:
         totals = dict(self.totals)
         for answer in round_.answers:
             for part, released in zip(round_.query.parts, answer.parts, strict=True):
-                statistic = part.statistic
-                if isinstance(statistic, Total | Flat) and len(statistic.attributes) < 2:
+                if part.statistic.tells_total:
                     values = released.values
                     precision = 1 / (released.sigma**2 * values.size)
                     told, weight = totals.get(answer.site, (0.0, 0.0))

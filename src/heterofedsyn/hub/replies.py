@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from heterofedsyn.errors import ProtocolError
-from heterofedsyn.marginals.statistics import Flat, Grouped, Statistic, Total
+from heterofedsyn.marginals.statistics import Statistic
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.privacy.terms import Terms
@@ -209,7 +209,7 @@ def _beyond(
         values = released.values.astype(np.float64)
         most, slack = rows * agreed.sensitivity / rows_per_unit, _SLACK * agreed.sigma
         least = -most
-        if isinstance(part.statistic, Total | Flat | Grouped):
+        if part.statistic.partitions:
             least = 0.0
             total, slack_of_total = values.sum(), slack * math.sqrt(values.size)
             if total > rows + slack_of_total:
