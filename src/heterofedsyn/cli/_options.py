@@ -41,6 +41,9 @@ NoiseSeed = Annotated[
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace an earlier release in --out.")
 ]
+OverwriteFile = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]
+Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study (TOML).")]
 SafeCsv = Annotated[
     bool,
     typer.Option(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heterofedsyn.cli._options import check_file
+from heterofedsyn.cli._options import OverwriteFile, check_file
 from heterofedsyn.cli._show import note, pace, say, say_json, show_table
 from heterofedsyn.errors import DataError, PrivacyRefusal, SchemaError
 
@@ -32,9 +32,7 @@ def draft(
         bool, typer.Option("--public", help="Declares that no row of it is private.")
     ] = False,
     label: Annotated[str | None, typer.Option(help="The column a model would predict.")] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
-    ] = False,
+    overwrite: OverwriteFile = False,
 ) -> None:
     """Draft a schema from PUBLIC rows, to be edited by hand.
 

@@ -11,10 +11,13 @@ from heterofedsyn.cli._options import (
     ConversionName,
     Delta,
     Epsilon,
+    Json,
     Overwrite,
+    OverwriteFile,
     SafeCsv,
     SchemaFile,
     Settings,
+    StudyFile,
     check_file,
     read_settings,
 )
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Run a study over a federation of sites.", no_args_is_help=True)
 
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study (TOML).")]
 Kit = Annotated[
     Path,
     typer.Option(metavar="DIR", help="Your startup kit: the folder that provisioning made."),
@@ -75,9 +77,7 @@ def new(
         int | None,
         typer.Option(help="Rows of one person that count; needs --unit, 1 unless given."),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
-    ] = False,
+    overwrite: OverwriteFile = False,
 ) -> None:
     """Write a study, the file that stewards approve.
 
@@ -217,7 +217,7 @@ def status(
     study: StudyFile,
     kit: Kit,
     user: User = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """How far a study is: rounds, sites that answered, refusals."""
     import msgspec
