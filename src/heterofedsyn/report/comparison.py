@@ -27,8 +27,7 @@ from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.release.synthetic import released_table
 from heterofedsyn.report.attributes import attribute_picture
 from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text
-from heterofedsyn.report.dependence import MOST_LINES, both, limited, shown_names, square_map
-from heterofedsyn.report.heat import cells
+from heterofedsyn.report.heat import MOST_LINES, both, cells, limited, shown_names, square_map
 
 if TYPE_CHECKING:
     import pyarrow as pa
