@@ -94,9 +94,9 @@ def open_inside(folder: str | os.PathLike[str], name: str, most: int) -> Buffere
 def digest_of(file: BufferedReader) -> str:
     """SHA-256 of an open file, which is at its beginning again afterwards."""
     file.seek(0)
-    found = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
     file.seek(0)
-    return found
+    return digest
 
 
 def check_place(target: Path) -> None:
@@ -176,10 +176,10 @@ def file_written_whole(target: Path) -> Iterator[Path]:
 
 
 def _check_regular(file: BufferedReader, most: int) -> None:
-    found = os.fstat(file.fileno())
-    if not stat.S_ISREG(found.st_mode):
+    there = os.fstat(file.fileno())
+    if not stat.S_ISREG(there.st_mode):
         raise OSError(errno.EINVAL, "this is no regular file")
-    if found.st_size > most:
+    if there.st_size > most:
         raise OSError(errno.EFBIG, f"this has more than {most:,} bytes")
 
 

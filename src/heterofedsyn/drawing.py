@@ -222,36 +222,36 @@ def _look(node: ElementTree.Element) -> tuple[tuple[str, str], ...] | None:
 
 
 def _attributes(node: ElementTree.Element, ids: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    kept: dict[str, str] = {}
     for key, value in node.attrib.items():
         if key == "id":
             if value in ids:
-                found["id"] = ids[value]
+                kept["id"] = ids[value]
         elif key == "style":
-            found |= _styles(value)
+            kept |= _styles(value)
         elif key == _XLINK:
-            found["href"] = f"#{ids[value.removeprefix('#')]}"
+            kept["href"] = f"#{ids[value.removeprefix('#')]}"
         elif key == "clip-path":
-            found[key] = f"url(#{ids[value.removeprefix('url(#').removesuffix(')')]})"
+            kept[key] = f"url(#{ids[value.removeprefix('url(#').removesuffix(')')]})"
         elif key == "transform" and value.startswith("rotate(-0 "):
             continue
         elif key == "d":
-            found[key] = _path(value)
+            kept[key] = _path(value)
         elif key in ("transform", "x", "y", "width", "height"):
-            found[key] = _rounded(value)
+            kept[key] = _rounded(value)
         else:
-            found[key] = value
-    return {key: value for key, value in found.items() if _USUAL.get(key) != value}
+            kept[key] = value
+    return {key: value for key, value in kept.items() if _USUAL.get(key) != value}
 
 
 def _styles(text: str) -> dict[str, str]:
     """Declarations as attributes; the font is the whole drawing's."""
-    found = {}
+    attributes = {}
     for declaration in text.split(";"):
         key, _, value = (part.strip() for part in declaration.partition(":"))
         if key and key != "font-family":
-            found[key] = value.removesuffix("px") if key == "font-size" else value
-    return found
+            attributes[key] = value.removesuffix("px") if key == "font-size" else value
+    return attributes
 
 
 def _rounded(text: str) -> str:

@@ -35,10 +35,10 @@ def mean_over_pairs(real: Rows, synthetic: Rows) -> float | None:
     numeric = {column.name: column.bins for column in grid.columns if is_numeric(column)}
     pairs = [pair for pair in grid.domain.pairs() if set(pair) <= set(numeric)]
 
-    def histogram(found: Marginal) -> Integers:
-        first, second = found.clique
+    def histogram(pair: Marginal) -> Integers:
+        first, second = pair.clique
         # The codes past the bins are nulls, which lie nowhere, and what the schema does not know.
-        return found.counts.reshape(real.wide.domain.shape(found.clique))[
+        return pair.counts.reshape(real.wide.domain.shape(pair.clique))[
             : numeric[first], : numeric[second]
         ]
 

@@ -183,11 +183,11 @@ def _check(folder: Path, identity: Identity) -> None:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"{folder} holds something else than results; name another --out")
         return
-    found = read_identity(folder)
-    if found != identity:
-        quick = "with --quick" if found.quick else "without --quick"
+    begun = read_identity(folder)
+    if begun != identity:
+        quick = "with --quick" if begun.quick else "without --quick"
         raise UsageError(
-            f"{folder} holds a run {quick} and --seed {found.seed}; ask for the same to continue "
+            f"{folder} holds a run {quick} and --seed {begun.seed}; ask for the same to continue "
             "it, or name another --out"
         )
 
