@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from heterofedsyn import _words
 from heterofedsyn._arrays import Floats
-from heterofedsyn.bench.fresh import in_fresh_process
+from heterofedsyn.bench.fresh_process import in_fresh_process
 from heterofedsyn.bench.scale import draw
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.hub import Release, make_method

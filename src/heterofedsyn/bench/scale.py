@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from heterofedsyn.bench.fresh import in_fresh_process
-from heterofedsyn.bench.mixed import SET, mixed_schema, write_mixed
+from heterofedsyn.bench.benchmark_tables import random_table
+from heterofedsyn.bench.fresh_process import in_fresh_process
+from heterofedsyn.bench.mixed_table import SET, mixed_schema, write_mixed
 from heterofedsyn.bench.speed import Figure
-from heterofedsyn.bench.tables import random_table
 from heterofedsyn.hub import load
 from heterofedsyn.hub.release.sampling import write
 from heterofedsyn.marginals.counting import count_pairs, count_single

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from heterofedsyn.bench.tables import (
+from heterofedsyn.bench.benchmark_tables import (
     ADULT_SIZES,
     data_folder,
     leaning_table,

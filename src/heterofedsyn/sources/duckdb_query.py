@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from heterofedsyn.errors import DataError, UsageError
-from heterofedsyn.sources._ahead import read_ahead
+from heterofedsyn.sources._query_tables import Catalogue, Reading
+from heterofedsyn.sources._read_ahead import read_ahead
 from heterofedsyn.sources._rowwise import check_tree, nodes
-from heterofedsyn.sources._tables import Catalogue, Reading
 from heterofedsyn.sources.location import Location
 from heterofedsyn.sources.memory import FrameSource
 from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
