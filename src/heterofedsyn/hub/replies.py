@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
-from heterofedsyn.errors import ProtocolError
+from heterofedsyn.errors import ProtocolError, QuorumLost
 from heterofedsyn.marginals.statistics import Flat, Grouped, Statistic, Total, moves
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noisy import Noisy
@@ -36,10 +36,6 @@ MOST_FACTOR = 10.0
 _LARGEST = 2**53
 _SLACK = 8.0
 """Standard deviations; an honest site goes beyond in one of 10^6 studies of 10^8 integers."""
-
-
-class QuorumLost(ProtocolError):
-    """Too few sites answered; the study can be resumed once they do."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from heterofedsyn.cli.site._shared import (
     show_misfits,
     user_name,
 )
-from heterofedsyn.errors import PrivacyRefusal, UsageError
+from heterofedsyn.errors import NotApproved, PrivacyRefusal, UsageError
 
 if TYPE_CHECKING:
     from heterofedsyn.hub.planning.preview import ForeseenRound, Preview
@@ -47,13 +47,7 @@ def preview(
     """
     from heterofedsyn.hub.planning.preview import preview as look_ahead
     from heterofedsyn.protocol.study import Study
-    from heterofedsyn.site.consent import (
-        NotApproved,
-        check_schema,
-        check_study,
-        check_trust,
-        check_unit,
-    )
+    from heterofedsyn.site.consent import check_schema, check_study, check_trust, check_unit
     from heterofedsyn.site.ledger.books import Books
     from heterofedsyn.site.settings import SiteSettings
 
