@@ -1,4 +1,8 @@
-"""TOML text of plain values, as people would write it."""
+"""TOML text of plain values, as people would write it.
+
+Reading is the standard library's. Writing is ours: a schema's text is part of every release, whose
+bytes stay as they are, and tomli-w would give each of a column's values a line of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """Figures as small SVG: one palette, no style sheet inside, the same bytes for the same figure.
 
 Colours are plain attributes taken from one palette, so a page may give each of them another value
-by a rule such as `[fill="#0072b2"]`, and a file of its own looks right as it is.
+by a rule such as `[fill="#0072b2"]`, and a file of its own looks right as it is. That is why the
+drawing is made lean here: minifiers shorten styles but do not make them attributes, and the one in
+Python (scour) has had no release for years.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 With the L1 (Manhattan) cost, mass that moves between two cells may as well walk over neighbouring
 cells, so optimal transport on a grid is the cheapest flow on its few edges, not a matching of all
 cells with all. Masses and costs are made integers, and the result is exact.
+
+The flow is ours: this measure is there without the extra `eval`, whose POT would match all cells
+with all (as `evaluation.transport` has it do for points).
 """
 
 from __future__ import annotations

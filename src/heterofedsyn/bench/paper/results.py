@@ -149,6 +149,7 @@ def opened(
         with file_written_whole(record) as partial:
             partial.write_text(json.dumps(vars(identity)) + "\n", "utf-8")
     with record.open("rb") as lock:
+        # The system's own lock, gone with its process; filelock would wrap the same call.
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
