@@ -100,14 +100,6 @@ def internal(release: Path) -> str:
     return internal_report(release, [table()], table(500, seed=9))
 
 
-@pytest.fixture
-def desk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Desk:
-    monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path, capsys)
-
-
 class Outline(HTMLParser):
     """The elements of a page, its ids and the text of its headings."""
 

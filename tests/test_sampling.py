@@ -52,14 +52,6 @@ def merged() -> Release:
 
 
 @pytest.fixture
-def desk(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Desk:
-    monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path, capsys)
-
-
-@pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> int:
     """Chunks of a thousand rows."""
     monkeypatch.setattr(sampling, "CHUNK", 1_000)
