@@ -29,7 +29,7 @@ from agent_support import (
     make_site,
     make_study,
 )
-from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn.errors import DataError, NotApproved, UsageError
 from heterofedsyn.marginals import (
     Dependence,
     Flat,
@@ -47,7 +47,7 @@ from heterofedsyn.protocol.limits import MOST_INTEGERS, MOST_QUERY_BYTES
 from heterofedsyn.schema import encode
 from heterofedsyn.site import Site
 from heterofedsyn.site.agent import Agent, Reason, Refused
-from heterofedsyn.site.consent import CONSENT, STUDY, NotApproved, approve, withdraw
+from heterofedsyn.site.consent import CONSENT, STUDY, approve, withdraw
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.sources import open_source

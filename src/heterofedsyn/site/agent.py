@@ -17,6 +17,7 @@ from heterofedsyn.errors import (
     BudgetExceeded,
     HeterofedsynError,
     LedgerDisputed,
+    NotApproved,
     PrivacyRefusal,
     ProtocolError,
 )
@@ -28,7 +29,6 @@ from heterofedsyn.protocol.study import Study
 from heterofedsyn.schema import Schema
 from heterofedsyn.site.answering import Desk, Price
 from heterofedsyn.site.consent import (
-    NotApproved,
     approved,
     check_not_withdrawn,
     check_study,
