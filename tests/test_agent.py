@@ -48,6 +48,7 @@ from heterofedsyn.schema import encode
 from heterofedsyn.site import Site
 from heterofedsyn.site.agent import Agent, Reason, Refused
 from heterofedsyn.site.consent import CONSENT, STUDY, NotApproved, approve, withdraw
+from heterofedsyn.site.ledger.answers import Kept
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.sources import open_source
@@ -111,7 +112,7 @@ def test_an_approved_query_is_answered_charged_and_kept(site: Setup) -> None:
     assert charged.study == study.fingerprint
     assert charged.integers == 13
     assert charged.rho == pytest.approx(study.plan.budget.rho / 2)
-    kept = Books.kept_in(site.settings.folder, found.query)
+    kept = Kept.to(found.query, site.settings.folder)
     assert kept is not None
     assert (kept.answer, kept.asked) == (answer, message)
 

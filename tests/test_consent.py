@@ -28,7 +28,8 @@ from heterofedsyn.site.consent import (
     recorded,
     withdraw,
 )
-from heterofedsyn.site.ledger.books import Account, Books
+from heterofedsyn.site.ledger.books import Books
+from heterofedsyn.site.ledger.entries import Account
 from heterofedsyn.site.settings import SiteSettings
 from site_support import NOW, SCHEMA, WHO, approved_study, make_site, make_study
 from support import categories

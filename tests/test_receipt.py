@@ -19,7 +19,8 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol import Answer, Study, decode
 from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.consent import recorded, withdraw
-from heterofedsyn.site.ledger.books import Books, Kept
+from heterofedsyn.site.ledger.answers import Kept
+from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.receipt import (
     BookedRepair,
     Receipt,

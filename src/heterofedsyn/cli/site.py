@@ -276,7 +276,8 @@ def serve(folder: Folder = HERE) -> None:
     """
     from heterofedsyn.site.agent import Agent
     from heterofedsyn.site.consent import check_unit
-    from heterofedsyn.site.ledger.books import Books, check_anchor_folder
+    from heterofedsyn.site.ledger.anchor import check_anchor_folder
+    from heterofedsyn.site.ledger.books import Books
     from heterofedsyn.site.log import PacedLog
     from heterofedsyn.site.selfcheck import self_check
     from heterofedsyn.site.server import Service

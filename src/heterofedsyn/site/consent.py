@@ -15,7 +15,8 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.trust import Local
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.study import Study
-from heterofedsyn.site.ledger.books import Account, Books
+from heterofedsyn.site.ledger.books import Books
+from heterofedsyn.site.ledger.entries import Account
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
 
 STUDY = "study.toml"
