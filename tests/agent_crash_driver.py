@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from agent_support import FreshNoise
-from heterofedsyn.site.agent import Agent, Refused
+from heterofedsyn.protocol.refusal import Refused
+from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.ledger.answers import ANSWERS
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.ledger.entries import Chain, Charged

@@ -29,7 +29,7 @@ from agent_support import (
     make_site,
     make_study,
 )
-from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn.errors import DataError, NotApproved, UsageError
 from heterofedsyn.marginals import (
     Dependence,
     Flat,
@@ -44,10 +44,11 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noise import SecureNoise, SimulatedNoise
 from heterofedsyn.protocol import Answer, Study, decode
 from heterofedsyn.protocol.limits import MOST_INTEGERS, MOST_QUERY_BYTES
+from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.schema import encode
 from heterofedsyn.site import Site
-from heterofedsyn.site.agent import Agent, Reason, Refused
-from heterofedsyn.site.consent import CONSENT, STUDY, NotApproved, approve, withdraw
+from heterofedsyn.site.agent import Agent
+from heterofedsyn.site.consent import CONSENT, STUDY, approve, withdraw
 from heterofedsyn.site.ledger.answers import Kept
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
@@ -423,7 +424,8 @@ from pathlib import Path
 sys.path[:0] = sys.argv[2:]
 from agent_support import ask, approved_study, books_of, make_site
 from heterofedsyn.marginals import Dependence, Flat, Sketched, SketchKind
-from heterofedsyn.site.agent import Agent, Refused
+from heterofedsyn.protocol.refusal import Refused
+from heterofedsyn.site.agent import Agent
 from support import NoNoise, categories
 
 def peak():  # of this program alone: getrusage counts its parent in

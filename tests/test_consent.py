@@ -14,14 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 from heterofedsyn.cli.site import app
-from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.errors import HeterofedsynError, NotApproved, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol import Study
 from heterofedsyn.site.consent import (
     CONSENT,
     STUDY,
     WITHDRAWN,
-    NotApproved,
     approve,
     approved,
     check_unit,

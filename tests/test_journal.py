@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from heterofedsyn.errors import UsageError
+from heterofedsyn.errors import JournalError, UsageError
 from heterofedsyn.hub import Absence, QuorumLost, Release, conduct
-from heterofedsyn.hub.journal import Journal, JournalError, alone
+from heterofedsyn.hub.journal import Journal, alone
 from heterofedsyn.hub.replies import Reply
 from heterofedsyn.protocol import Query, encode
 from quorum_support import SITES, asked, study_of

@@ -43,6 +43,7 @@ from heterofedsyn.marginals.statistics import (
     Total,
 )
 from heterofedsyn.protocol import Part, Query
+from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.schema import (
     CategoricalColumn,
     Domain,
@@ -55,7 +56,7 @@ from heterofedsyn.schema import (
     _units,
 )
 from heterofedsyn.site import agent, schedule
-from heterofedsyn.site.agent import Agent, Reason, Refused
+from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.answering import Desk, Price
 from heterofedsyn.site.consent import recorded
 from heterofedsyn.site.counting import Counted, count

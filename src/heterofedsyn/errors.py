@@ -54,12 +54,24 @@ class BudgetExceeded(PrivacyRefusal):
     """A charge does not fit into what is left."""
 
 
+class NotApproved(PrivacyRefusal):
+    """The steward has not consented to this study as it is now."""
+
+
 class LedgerUnavailable(HeterofedsynError):
     """The ledger on disk cannot be read, written or locked; nothing is released meanwhile."""
 
 
 class LedgerDisputed(PrivacyRefusal):
     """The ledger on disk and its anchor do not tell the same story; nothing is released."""
+
+
+class JournalError(HeterofedsynError):
+    """A journal is damaged, or does not belong to the study."""
+
+
+class EngineError(HeterofedsynError):
+    """NVFlare did not do what it was asked."""
 
 
 class HeterofedsynWarning(UserWarning):

@@ -20,8 +20,8 @@ from heterofedsyn.marginals import Flat
 from heterofedsyn.privacy.noise import SecureNoise
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Part, Plan, Query, Study, encode
+from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.site import consent
-from heterofedsyn.site.agent import Reason, Refused
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
 
 _SCHEMA = plain_schema(3, 2)

@@ -42,7 +42,7 @@ from heterofedsyn.marginals import Flat
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.noise import SecureNoise
 from heterofedsyn.protocol import Part, Query, encode
-from heterofedsyn.site.agent import Reason, Refused
+from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.ledger.entries import Account
 

@@ -163,14 +163,9 @@ def preview(
     For the steward: it tells what the schema check found by column and count, which must not be
     published.
     """
+    from heterofedsyn.errors import NotApproved
     from heterofedsyn.hub.planning.preview import preview as look_ahead
-    from heterofedsyn.site.consent import (
-        NotApproved,
-        check_schema,
-        check_study,
-        check_trust,
-        check_unit,
-    )
+    from heterofedsyn.site.consent import check_schema, check_study, check_trust, check_unit
     from heterofedsyn.site.ledger.books import Books
     from heterofedsyn.site.settings import SiteSettings
 

@@ -19,7 +19,7 @@ from heterofedsyn.cli._options import (
     read_settings,
 )
 from heterofedsyn.cli._show import guarantee, note, say, say_json, size
-from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.errors import EngineError, HeterofedsynError, UsageError
 
 if TYPE_CHECKING:
     from heterofedsyn.engines.nvflare.job import Hub
@@ -173,7 +173,7 @@ def run(
     """
     from heterofedsyn._words import count
     from heterofedsyn.cli.report import write_report
-    from heterofedsyn.engines.nvflare.job import EngineError, connect, copy_release
+    from heterofedsyn.engines.nvflare.job import connect, copy_release
     from heterofedsyn.engines.nvflare.progress import State
     from heterofedsyn.hub.release import check_rows, check_target, load
     from heterofedsyn.hub.release.synthetic import synthetic_rows

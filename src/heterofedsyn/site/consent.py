@@ -10,7 +10,7 @@ import msgspec
 
 from heterofedsyn._files import file_written_whole, read_whole, written_whole
 from heterofedsyn._words import short
-from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
+from heterofedsyn.errors import HeterofedsynError, NotApproved, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.trust import Local
 from heterofedsyn.protocol.plan import unit_name
@@ -26,10 +26,6 @@ CONSENT_VERSION = 1
 MOST_WHO = 200
 MOST_CONSENT_BYTES = 2**16
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
-
-
-class NotApproved(PrivacyRefusal):
-    """The steward has not consented to this study as it is now."""
 
 
 class Consent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
