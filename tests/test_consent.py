@@ -315,4 +315,4 @@ def test_serve_refuses_an_anchor_that_others_can_replace(tmp_path: Path) -> None
     found = CliRunner().invoke(app, ["serve", "--folder", str(settings.folder)])
     assert isinstance(found.exception, UsageError)
     assert "others can write" in str(found.exception)
-    assert any("others can write" in remark for remark in settings.remarks)
+    assert any("others can write" in remark for remark in settings.remarks())

@@ -99,7 +99,7 @@ def test_nothing_in_a_receipt_but_the_hash_of_an_answer_depends_on_rows(tmp_path
         folder = tmp_path / str(rows)
         folder.mkdir()
         settings = make_site(folder)
-        write_rows(folder, settings.public, rows)
+        write_rows(folder, settings.load_schema(), rows)
         study = approved_study(settings)
         answer(settings, make_message(study, 1, 0.25))
         made = msgspec.to_builtins(receipt_of(settings, study).receipt)

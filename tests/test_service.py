@@ -152,7 +152,7 @@ def test_folder_and_socket_have_exactly_the_modes_that_let_the_group_in(place: P
             assert stat.S_IMODE(folder.st_mode) == 0o750
             assert stat.S_IMODE(at.st_mode) == 0o660
             for found in (folder, at):
-                assert (found.st_uid, found.st_gid) == (os.geteuid(), settings.group_id)
+                assert (found.st_uid, found.st_gid) == (os.geteuid(), settings.group_id())
         assert os.umask(0) == 0, "the mask of the process is as it was"
     finally:
         os.umask(former)

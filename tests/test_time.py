@@ -522,10 +522,10 @@ def test_a_study_that_asked_too_much_in_vain_takes_no_tick_and_hears_so_on_one(
 
 def test_a_site_without_ticks_or_a_declared_size_is_remarked_on(tmp_path: Path) -> None:
     settings = make_site(tmp_path)
-    usual = len(settings.remarks)
+    usual = len(settings.remarks())
     for terms in ({"tick": 0.0}, {"rows": None}):
         changed = SiteSettings(**{**_terms(settings), **terms})
-        assert len(changed.remarks) == usual + 1
+        assert len(changed.remarks()) == usual + 1
     for wrong in ({"tick": -1.0}, {"tick": float("nan")}, {"tick": 61.0}, {"rows": 0}):
         with pytest.raises(UsageError, match=f"{next(iter(wrong))} .* must be in"):
             SiteSettings(**{**_terms(settings), **wrong})

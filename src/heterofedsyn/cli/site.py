@@ -132,8 +132,8 @@ def init(
         unit=unit,
         rows=rows,
     )
-    _ = settings.askers, settings.group_id  # refuse what they refuse
-    checked = _check_rows(settings, settings.public, unit, 1)
+    _ = settings.askers(), settings.group_id()  # refuse what they refuse
+    checked = _check_rows(settings, settings.load_schema(), unit, 1)
     if settings.rows is None:
         settings = replace(settings, rows=propose(checked.rows_read))
     key = found_site(settings)
@@ -143,7 +143,7 @@ def init(
         f"cap: epsilon {epsilon:g} in all, {study_epsilon:g} for one study, at delta {delta:g} "
         f"(rho {settings.cap.rho:.4g} and {settings.study_cap.rho:.4g})"
     )
-    for remark in settings.remarks:
+    for remark in settings.remarks():
         note(remark)
     if place.stat().st_dev == anchor.parent.stat().st_dev:
         note(
@@ -290,7 +290,7 @@ def serve(folder: Folder = HERE) -> None:
         Books.open(settings.folder, settings.anchor) as books,
     ):
         check_unit(settings, books.account)
-        for remark in settings.remarks:
+        for remark in settings.remarks():
             _log(remark)
         os.umask(0o077)
         agent = Agent(settings, books, log=log)
@@ -480,7 +480,7 @@ def evaluate(
 
     settings = _own(folder)
     found = load(release)
-    public = settings.public
+    public = settings.load_schema()
     if found.schema.domain.names != public.domain.names:
         raise UsageError(f"{release} has other columns than {settings.schema}")
     own = settings.folder / "evaluations"

@@ -19,9 +19,15 @@ from heterofedsyn.protocol.messages import Query, decode, study_of
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.refusal import Reason, Refused, words_of
 from heterofedsyn.protocol.study import Study
-from heterofedsyn.schema import Schema
+from heterofedsyn.schema import Schema, with_atoms
 from heterofedsyn.site.answering import Desk, Price
-from heterofedsyn.site.consent import approved, check_not_withdrawn, check_study, check_unit
+from heterofedsyn.site.consent import (
+    approved,
+    approved_last,
+    check_not_withdrawn,
+    check_study,
+    check_unit,
+)
 from heterofedsyn.site.counting import count
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.log import PacedLog
@@ -112,11 +118,20 @@ class Agent:
     def prepare(self) -> None:
         """Read all rows once, so that what is wrong with them meets the steward and not a hub.
 
+        They are encoded as the study that was approved last has it, or as the usual method would:
+        whoever asks next then need not wait until they are read again.
+
         Raises:
             HeterofedsynError: saying which row of which file cannot be read.
         """
+        study = approved_last(self._settings, self._books.account)
         with self._turns.of(""):
-            self._read(self._settings.public, self._settings.unit, 1, strict=True)
+            if study is not None:
+                encoding, plan = study.encoding, study.plan
+                self._read(encoding, plan.unit, plan.rows_per_unit, strict=True)
+            else:
+                usual = with_atoms(self._settings.load_schema())
+                self._read(usual, self._settings.unit, 1, strict=True)
 
     def close(self) -> None:
         """Answer nobody any more but whose turn it is; who waits is told so at once."""
@@ -211,7 +226,7 @@ class Agent:
             source = open_source(self._settings.source)
             if not strict:
                 source = source.forgiving(self._log)
-            found = count(
+            counted = count(
                 [source],
                 schema,
                 unit=unit,
@@ -220,10 +235,10 @@ class Agent:
                 declared=self._settings.rows,
                 watch=Pace(lambda text: self._log(f"reading {source.name}: {text}")),
             )
-            self._log(f"read {found.fit.rows_read:,} rows of {source.name}")
-            if remark := found.fit.describe():
+            self._log(f"read {counted.fit.rows_read:,} rows of {source.name}")
+            if remark := counted.fit.describe():
                 self._log(remark)
-            self._tables[key] = found.counts
+            self._tables[key] = counted.counts
         self._tables.move_to_end(key)
         return self._tables[key]
 

@@ -75,8 +75,8 @@ class Service:
         """Prepare to answer; nothing is there to be asked before `open`."""
         self._agent = agent
         self._path = settings.socket
-        self._group = settings.group_id
-        self._askers = settings.askers
+        self._group = settings.group_id()
+        self._askers = settings.askers()
         self._settings = settings
         self._log = PacedLog.of(log)
         self._request_seconds, self._stop_seconds = request_seconds, stop_seconds
@@ -285,7 +285,7 @@ class Service:
             Refused: as unavailable if the settings cannot be read.
         """
         try:
-            allowed = self._settings.again().askers
+            allowed = self._settings.again().askers()
         except HeterofedsynError as error:
             raise Refused(Reason.UNAVAILABLE, str(error)) from None
         if user not in allowed:
