@@ -39,9 +39,10 @@ from heterofedsyn.protocol.limits import (
     most_answer_bytes,
 )
 from heterofedsyn.protocol.messages import study_of
+from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.schema import Domain, Schema
 from heterofedsyn.simulate.hospitals import hospital_schema
-from heterofedsyn.site.agent import Agent, Reason, Refused
+from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.consent import approve, withdraw
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import LEAST_RHO, STUDY_BYTES, SiteSettings

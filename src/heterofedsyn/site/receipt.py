@@ -23,7 +23,8 @@ from heterofedsyn.protocol.messages import Answer, Query, decode
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.site.consent import Consent
-from heterofedsyn.site.ledger.books import Account, Books, Charged
+from heterofedsyn.site.ledger.answers import Kept
+from heterofedsyn.site.ledger.entries import Account, Charged
 from heterofedsyn.site.settings import SiteSettings
 
 RECEIPT_VERSION = 1
@@ -264,7 +265,7 @@ def _day(moment: str) -> str:
 
 def _released(folder: Path, charged: Charged, stored: str | None) -> tuple[ReleasedAnswer, bool]:
     """What a charge paid for, and whether its noise was simulated."""
-    kept = None if stored is None else Books.kept_in(folder, charged.query)
+    kept = None if stored is None else Kept.to(charged.query, folder)
     if stored is not None and (
         kept is None or hashlib.sha256(kept.to_bytes()).hexdigest() != stored
     ):

@@ -42,7 +42,7 @@ from heterofedsyn.hub.journal import Journal, alone
 from heterofedsyn.hub.release import MOST_UNASKED
 from heterofedsyn.hub.replies import NO_ANSWER, Reply, read_answer
 from heterofedsyn.protocol import Answer, Query, Study, encode
-from heterofedsyn.site.agent import Reason
+from heterofedsyn.protocol.refusal import Reason
 
 HUB = "HETEROFEDSYN_HUB"
 """Environment variable of the server that names the folder of journals and releases."""
