@@ -21,16 +21,9 @@ from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.consent import recorded, withdraw
 from heterofedsyn.site.ledger.answers import Kept
 from heterofedsyn.site.ledger.books import Books
-from heterofedsyn.site.receipt import (
-    BookedRepair,
-    Receipt,
-    SignedReceipt,
-    canonical,
-    issue,
-    make_key,
-    read_public_key,
-)
+from heterofedsyn.site.receipt import BookedRepair, Receipt, SignedReceipt, canonical, issue
 from heterofedsyn.site.settings import SiteSettings
+from heterofedsyn.site.signing import make_key, read_public_key
 from site_support import NOW, WHO, approved_study, make_message, make_site, write_rows
 
 pytestmark = pytest.mark.thorough

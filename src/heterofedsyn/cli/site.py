@@ -405,7 +405,8 @@ def verify(
     """Check a receipt: its signature and its figures."""
     from heterofedsyn._words import count
     from heterofedsyn.protocol.plan import unit_column
-    from heterofedsyn.site.receipt import SignedReceipt, read_public_key
+    from heterofedsyn.site.receipt import SignedReceipt
+    from heterofedsyn.site.signing import read_public_key
 
     signed = SignedReceipt.load(file)
     signed.check(None if key is None else read_public_key(key))
