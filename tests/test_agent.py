@@ -103,6 +103,7 @@ def with_fields(message: bytes, change: Callable[[dict[str, Any]], object]) -> b
     return msgspec.msgpack.encode(decoded)
 
 
+@pytest.mark.quick
 def test_an_approved_query_is_answered_charged_and_kept(site: Setup) -> None:
     study = approved_study(site.settings)
     message = ask(study, PAIR, Total(), share=0.25)
@@ -592,6 +593,7 @@ AGES = Schema.of(
 )
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("encoding", "approval"),
     [
@@ -624,6 +626,7 @@ def test_rows_are_read_once_for_the_study_that_is_asked_next(
     assert sum(line.startswith("read 20 rows") for line in setup.lines) == 1
 
 
+@pytest.mark.quick
 def test_only_studies_that_would_be_answered_say_how_rows_are_read(tmp_path: Path) -> None:
     setup = Setup(tmp_path, unit="id")
     Path(setup.settings.source).write_text("id,a0,a1,a2\n" + "7,v0,v0,v0\n" * 5)

@@ -90,6 +90,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
+@pytest.mark.quick
 def test_what_is_charged_and_kept_is_there_after_reopening(place: Place) -> None:
     with place.open() as books:
         charge(books, "one")
@@ -107,12 +108,14 @@ def test_what_is_charged_and_kept_is_there_after_reopening(place: Place) -> None
     assert place.folder.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.quick
 def test_a_query_is_charged_at_most_once(place: Place) -> None:
     for _ in range(3):
         place.charge("one", "one")
     assert place.read() == COST
 
 
+@pytest.mark.quick
 def test_a_charge_beyond_either_cap_books_nothing(place: Place) -> None:
     with place.open() as books:
         charge(books, "one", STUDY_CAP)
@@ -360,6 +363,7 @@ def test_a_ledger_can_be_read_at_every_moment_while_an_agent_writes(place: Place
 # Crashes and restored copies
 
 
+@pytest.mark.quick
 def test_a_ledger_one_entry_ahead_of_its_anchor_is_normal(place: Place) -> None:
     place.charge("one", "two")
     before = place.anchor.read_bytes()
@@ -381,6 +385,7 @@ def test_a_ledger_several_entries_ahead_of_its_anchor_is_refused(place: Place) -
     assert place.repair() >= together([COST, COST, COST, STUDY_CAP])
 
 
+@pytest.mark.quick
 def test_an_older_ledger_is_refused_and_repair_knows_what_the_anchor_knows(place: Place) -> None:
     place.charge("one")
     older = place.ledger.read_bytes()

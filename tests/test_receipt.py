@@ -62,6 +62,7 @@ def signed(place: Path) -> SignedReceipt:
     return SignedReceipt.load(place / "receipt.json")
 
 
+@pytest.mark.quick
 def test_a_receipt_lists_what_its_study_got_and_nothing_else(
     place: Path, signed: SignedReceipt
 ) -> None:
@@ -205,6 +206,7 @@ def test_a_file_that_is_no_receipt_is_refused_in_one_line(
         SignedReceipt.load(tmp_path / "missing")
 
 
+@pytest.mark.quick
 def test_a_known_key_must_be_the_one_that_signed(
     place: Path, tmp_path: Path, signed: SignedReceipt
 ) -> None:
@@ -233,6 +235,7 @@ def signed_as_it_is(place: Path, signed: SignedReceipt, receipt: Receipt) -> Sig
     return SignedReceipt(receipt, signed.key, signature)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "change",
     [
