@@ -44,7 +44,6 @@ def answered(place: Path) -> SiteSettings:
     return settings
 
 
-@pytest.mark.thorough
 def test_a_sound_site_passes_and_says_what_was_checked(tmp_path: Path) -> None:
     settings = answered(tmp_path)
     with books_of(settings) as books:
@@ -133,7 +132,6 @@ def test_noise_with_a_seed_is_refused_whatever_it_says() -> None:
     selfcheck.check_fresh(SecureNoise())
 
 
-@pytest.mark.thorough
 def test_both_sources_pass() -> None:
     selfcheck.check_noise(SecureNoise())
     selfcheck.check_noise(SimulatedNoise(1, "site"))
