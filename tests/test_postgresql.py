@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from agent_support import approved_study, ask, books_of, make_site
-from heterofedsyn.bench.fresh import in_fresh_process
+from heterofedsyn.bench.fresh_process import in_fresh_process
 from heterofedsyn.bench.scale import read_only
 from heterofedsyn.errors import DataError
 from heterofedsyn.marginals import Flat

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from heterofedsyn import _words
 from heterofedsyn._arrays import Floats
-from heterofedsyn.bench.fresh import in_fresh_process
+from heterofedsyn.bench.fresh_process import in_fresh_process
 from heterofedsyn.bench.scale import draw
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.hub import Release, make_method
@@ -50,14 +50,6 @@ def release() -> Release:
 def merged() -> Release:
     """A release of three populations."""
     return study("local-merge")
-
-
-@pytest.fixture
-def desk(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Desk:
-    monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path, capsys)
 
 
 @pytest.fixture

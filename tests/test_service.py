@@ -26,7 +26,8 @@ from hypothesis import strategies as st
 
 from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import UsageError
-from heterofedsyn.privacy.noise import Calibration
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Answer, decode
 from heterofedsyn.protocol.limits import MOST_QUERY_BYTES
 from heterofedsyn.protocol.refusal import Reason, Refused
@@ -598,10 +599,10 @@ class Gate:
     def __init__(self) -> None:
         self.begun, self.free = threading.Event(), threading.Event()
 
-    def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
+    def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
         self.begun.set()
         assert self.free.wait(60)
-        return np.zeros(integers, dtype=np.int64)
+        return np.zeros(terms.integers, dtype=np.int64)
 
 
 def test_at_the_end_who_has_the_turn_is_answered_and_who_waits_is_refused_and_charged_nothing(

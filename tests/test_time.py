@@ -297,7 +297,7 @@ def test_a_dependence_score_is_exact_however_large_the_counts_are(cells: list[in
     apart = abs(total * exact - np.outer(exact.sum(axis=1), exact.sum(axis=0))).sum()
     units = statistics.UNITS_PER_COUNT
     expected = (2 * units * apart + total) // max(1, 2 * total)
-    assert Dependence(("a", "b")).exact(held)[0] == expected
+    assert Dependence(("a", "b")).exact(held).values[0] == expected
 
 
 # READING

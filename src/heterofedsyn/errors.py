@@ -34,6 +34,18 @@ class ProtocolError(HeterofedsynError):
     """A message is malformed, or an answer does not belong to its query."""
 
 
+class QuorumLost(ProtocolError):
+    """Too few sites answered; the study can be resumed once they do."""
+
+
+class JournalError(HeterofedsynError):
+    """The rounds that a hub keeps are damaged, or do not belong to the study."""
+
+
+class EngineError(HeterofedsynError):
+    """The engine that carries messages did not do what it was asked."""
+
+
 class UsageError(HeterofedsynError):
     """A request that cannot be carried out as worded: a wrong option, setting or schema."""
 
@@ -50,12 +62,12 @@ class PrivacyRefusal(HeterofedsynError):
     exit_code = 3
 
 
-class BudgetExceeded(PrivacyRefusal):
-    """A charge does not fit into what is left."""
-
-
 class NotApproved(PrivacyRefusal):
     """The steward has not consented to this study as it is now."""
+
+
+class BudgetExceeded(PrivacyRefusal):
+    """A charge does not fit into what is left."""
 
 
 class LedgerUnavailable(HeterofedsynError):
@@ -64,14 +76,6 @@ class LedgerUnavailable(HeterofedsynError):
 
 class LedgerDisputed(PrivacyRefusal):
     """The ledger on disk and its anchor do not tell the same story; nothing is released."""
-
-
-class JournalError(HeterofedsynError):
-    """A journal is damaged, or does not belong to the study."""
-
-
-class EngineError(HeterofedsynError):
-    """NVFlare did not do what it was asked."""
 
 
 class HeterofedsynWarning(UserWarning):
