@@ -88,6 +88,7 @@ FAULTS: dict[str, Change] = {
 }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("reason", FAULTS)
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_site_without_a_good_answer_is_left_out_and_named(reason: str, first: int) -> None:
@@ -201,6 +202,7 @@ def test_sites_that_all_fall_silent_in_any_round_stop_the_study_until_they_are_b
         assert resumed.sample(50, seed=1).equals(release.sample(50, seed=1))
 
 
+@pytest.mark.quick
 def test_a_sum_that_never_comes_stops_the_study() -> None:
     study, sites = study_of("allmarg", quorum=3, trust="secure-aggregation", epsilon=0.1)
     for first in (0, 1):
@@ -403,6 +405,7 @@ def test_totals_come_from_flat_one_ways_too_by_inverse_variance() -> None:
     assert roll.take(answered({"a": 5.0})).factor == pytest.approx((a + b) / a)
 
 
+@pytest.mark.quick
 def test_nobody_missing_changes_no_byte(tmp_path: Path) -> None:
     study, sites = study_of("wavetree", quorum=1)
     lenient = changed(study, sites, lambda answer: answer).save(tmp_path / "a")
