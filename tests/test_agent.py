@@ -100,6 +100,7 @@ def with_fields(message: bytes, change: Callable[[dict[str, Any]], object]) -> b
     return msgspec.msgpack.encode(decoded)
 
 
+@pytest.mark.quick
 def test_an_approved_query_is_answered_charged_and_kept(site: Setup) -> None:
     study = approved_study(site.settings)
     message = ask(study, PAIR, Total(), share=0.25)
@@ -138,6 +139,7 @@ def test_a_study_whose_charges_were_lost_spends_nothing_more_without_new_consent
     site.agent.answer(ask(study, Total(), share=0.1))
 
 
+@pytest.mark.quick
 def test_the_same_query_again_gets_the_same_bytes_also_after_a_restart(site: Setup) -> None:
     message = ask(approved_study(site.settings), PAIR)
     first, account = site.agent.answer(message), site.books.account
@@ -179,6 +181,7 @@ def test_an_agent_and_a_simulated_site_answer_alike(tmp_path: Path, statistic: S
 # Who may ask for what
 
 
+@pytest.mark.quick
 def test_only_what_the_steward_approved_is_answered(site: Setup) -> None:
     study = approved_study(site.settings)
     other = make_study(seed=8)

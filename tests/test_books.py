@@ -88,6 +88,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
+@pytest.mark.quick
 def test_what_is_charged_and_kept_is_there_after_reopening(place: Place) -> None:
     with place.open() as books:
         charge(books, "one")
@@ -105,12 +106,14 @@ def test_what_is_charged_and_kept_is_there_after_reopening(place: Place) -> None
     assert place.folder.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.quick
 def test_a_query_is_charged_at_most_once(place: Place) -> None:
     for _ in range(3):
         place.charge("one", "one")
     assert place.read() == COST
 
 
+@pytest.mark.quick
 def test_a_charge_beyond_either_cap_books_nothing(place: Place) -> None:
     with place.open() as books:
         charge(books, "one", STUDY_CAP)
@@ -189,6 +192,7 @@ def test_after_a_repair_only_what_is_known_to_be_answered_is_paid(place: Place) 
         assert books.account.spent > spent
 
 
+@pytest.mark.quick
 def test_entries_form_a_chain_and_the_anchor_knows_its_end(place: Place) -> None:
     place.charge("one", "two", "three")
     lines = place.ledger.read_bytes().splitlines(keepends=True)
@@ -379,6 +383,7 @@ def test_a_ledger_several_entries_ahead_of_its_anchor_is_refused(place: Place) -
     assert place.repair() >= together([COST, COST, COST, STUDY_CAP])
 
 
+@pytest.mark.quick
 def test_an_older_ledger_is_refused_and_repair_knows_what_the_anchor_knows(place: Place) -> None:
     place.charge("one")
     older = place.ledger.read_bytes()
@@ -454,6 +459,7 @@ def test_a_torn_last_line_that_the_anchor_does_not_know_is_dropped(place: Place)
         assert place.read() == together([COST, COST])
 
 
+@pytest.mark.quick
 @pytest.mark.thorough
 def test_every_cut_of_the_file_that_the_anchor_can_tell_is_refused(place: Place) -> None:
     place.charge("one", "two")

@@ -109,6 +109,7 @@ def test_below_quorum_the_rounds_before_are_kept_and_the_rest_is_asked_again(
     assert sites.spent()[SITES[0]] <= study.plan.budget.rho
 
 
+@pytest.mark.quick
 def test_a_site_left_out_before_stays_out_after_resuming(tmp_path: Path) -> None:
     study, sites = study_of("wavetree", quorum=2)
 
@@ -127,6 +128,7 @@ def test_a_site_left_out_before_stays_out_after_resuming(tmp_path: Path) -> None
     assert all(to == SITES[:2] for _, to in sites.asked)
 
 
+@pytest.mark.quick
 def test_a_journal_of_another_plan_is_refused(tmp_path: Path) -> None:
     study, _ = study_of("allmarg", quorum=3)
     other, _ = study_of("allmarg", quorum=3, epsilon=2.0)

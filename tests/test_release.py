@@ -29,6 +29,8 @@ from heterofedsyn.hub import release as release_module
 from heterofedsyn.hub.release import MODEL_FORMAT, MOST_RELEASED, check_target
 from invented import SCHEMA, names, patients
 
+pytestmark = pytest.mark.sweep
+
 FORMAT_1 = Path(__file__).parent / "data" / "release-format-1"
 PARTS = ["model", "privacy.json", "run.json"]
 
