@@ -39,7 +39,7 @@ class QuorumLost(ProtocolError):
 
 
 class JournalError(HeterofedsynError):
-    """A journal is damaged, or does not belong to the study."""
+    """The rounds that a hub keeps are damaged, or do not belong to the study."""
 
 
 class EngineError(HeterofedsynError):

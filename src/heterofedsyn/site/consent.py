@@ -15,7 +15,8 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.trust import Local
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.study import Study
-from heterofedsyn.site.ledger.books import Account, Books
+from heterofedsyn.site.ledger.books import Books
+from heterofedsyn.site.ledger.entries import Account
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
 
 STUDY = "study.toml"
@@ -95,7 +96,7 @@ def check_schema(settings: SiteSettings, study: Study) -> None:
     Raises:
         NotApproved: naming the site's schema.
     """
-    if study.public.fingerprint != settings.public.fingerprint:
+    if study.public.fingerprint != settings.load_schema().fingerprint:
         raise NotApproved(
             f"the study has another schema than {settings.schema}; agree on one, to the letter"
         )
@@ -221,6 +222,19 @@ def approved(settings: SiteSettings, fingerprint: str, account: Account) -> tupl
     check_unit(settings, account)
     check_study(settings, study)
     return study, consent
+
+
+def approved_last(settings: SiteSettings, account: Account) -> Study | None:
+    """Of the studies that would be answered now the one that was approved last, if there is any."""
+    last: tuple[str, Study] | None = None
+    for path in sorted(settings.studies.glob(f"*/{CONSENT}")):
+        try:
+            study, consent = approved(settings, path.parent.name, account)
+        except (HeterofedsynError, OSError):
+            continue  # as whoever asks for it is told
+        if last is None or consent.when >= last[0]:
+            last = consent.when, study
+    return None if last is None else last[1]
 
 
 def consent_folder(settings: SiteSettings, fingerprint: str) -> Path:

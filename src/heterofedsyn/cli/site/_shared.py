@@ -15,7 +15,7 @@ from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
     from heterofedsyn.schema import Fit, Schema
-    from heterofedsyn.site.ledger.books import Account
+    from heterofedsyn.site.ledger.entries import Account
     from heterofedsyn.site.settings import SiteSettings
 
 Folder = Annotated[

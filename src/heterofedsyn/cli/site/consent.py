@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from heterofedsyn.hub.planning.preview import ForeseenRound, Preview
     from heterofedsyn.protocol.study import Study
     from heterofedsyn.schema import Fit
-    from heterofedsyn.site.ledger.books import Account
+    from heterofedsyn.site.ledger.entries import Account
     from heterofedsyn.site.settings import SiteSettings
 
 

@@ -44,7 +44,7 @@ def evaluate(
 
     settings = own_settings(folder)
     published = load(release)
-    public = settings.public
+    public = settings.load_schema()
     if published.schema.domain.names != public.domain.names:
         raise UsageError(f"{release} has other columns than {settings.schema}")
     own = settings.folder / "evaluations"

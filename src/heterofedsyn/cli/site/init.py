@@ -99,8 +99,8 @@ def init(
         unit=unit,
         rows=rows,
     )
-    _ = settings.askers, settings.group_id  # refuse what they refuse
-    checked = check_rows(settings, settings.public, unit, 1)
+    _ = settings.askers(), settings.group_id()  # refuse what they refuse
+    checked = check_rows(settings, settings.load_schema(), unit, 1)
     if settings.rows is None:
         settings = replace(settings, rows=propose(checked.rows_read))
     key = found_site(settings)
@@ -110,7 +110,7 @@ def init(
         f"cap: epsilon {epsilon:g} in all, {study_epsilon:g} for one study, at delta {delta:g} "
         f"(rho {settings.cap.rho:.4g} and {settings.study_cap.rho:.4g})"
     )
-    for remark in settings.remarks:
+    for remark in settings.remarks():
         note(remark)
     if place.stat().st_dev == anchor.parent.stat().st_dev:
         note(

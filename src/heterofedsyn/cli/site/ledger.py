@@ -13,7 +13,7 @@ from heterofedsyn.cli._show import say, say_json, show_table
 from heterofedsyn.cli.site._shared import HERE, MOST_LINES, Folder, left, own_settings
 
 if TYPE_CHECKING:
-    from heterofedsyn.site.ledger.books import Account
+    from heterofedsyn.site.ledger.entries import Account
     from heterofedsyn.site.settings import SiteSettings
 
 app = typer.Typer(help="What the table has spent.", invoke_without_command=True)

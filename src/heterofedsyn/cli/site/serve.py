@@ -21,7 +21,8 @@ def serve(folder: Folder = HERE) -> None:
     """
     from heterofedsyn.site.agent import Agent
     from heterofedsyn.site.consent import check_unit
-    from heterofedsyn.site.ledger.books import Books, check_anchor_folder
+    from heterofedsyn.site.ledger.anchor import check_anchor_folder
+    from heterofedsyn.site.ledger.books import Books
     from heterofedsyn.site.log import PacedLog
     from heterofedsyn.site.selfcheck import self_check
     from heterofedsyn.site.server import Service
@@ -39,7 +40,7 @@ def serve(folder: Folder = HERE) -> None:
         Books.open(settings.folder, settings.anchor) as books,
     ):
         check_unit(settings, books.account)
-        for remark in settings.remarks:
+        for remark in settings.remarks():
             log_line(remark)
         os.umask(0o077)
         agent = Agent(settings, books, log=log)
