@@ -142,6 +142,7 @@ def test_a_study_whose_charges_were_lost_spends_nothing_more_without_new_consent
     site.agent.answer(ask(study, Total(), share=0.1))
 
 
+@pytest.mark.quick
 def test_the_same_query_again_gets_the_same_bytes_also_after_a_restart(site: Setup) -> None:
     message = ask(approved_study(site.settings), PAIR)
     first, account = site.agent.answer(message), site.books.account
@@ -183,6 +184,7 @@ def test_an_agent_and_a_simulated_site_answer_alike(tmp_path: Path, statistic: S
 # Who may ask for what
 
 
+@pytest.mark.quick
 def test_only_what_the_steward_approved_is_answered(site: Setup) -> None:
     study = approved_study(site.settings)
     other = make_study(seed=8)

@@ -194,6 +194,7 @@ def test_after_a_repair_only_what_is_known_to_be_answered_is_paid(place: Place) 
         assert books.account.spent > spent
 
 
+@pytest.mark.quick
 def test_entries_form_a_chain_and_the_anchor_knows_its_end(place: Place) -> None:
     place.charge("one", "two", "three")
     lines = place.ledger.read_bytes().splitlines(keepends=True)

@@ -110,6 +110,7 @@ def test_below_quorum_the_rounds_before_are_kept_and_the_rest_is_asked_again(
     assert sites.spent()[SITES[0]] <= study.plan.budget.rho
 
 
+@pytest.mark.quick
 def test_a_site_left_out_before_stays_out_after_resuming(tmp_path: Path) -> None:
     study, sites = study_of("wavetree", quorum=2)
 

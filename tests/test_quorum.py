@@ -130,6 +130,7 @@ def test_every_method_ends_without_a_site_that_dies_after_the_first_round(name: 
         assert release.run.noisy_total == pytest.approx(whole.run.noisy_total, rel=0.1)
 
 
+@pytest.mark.quick
 def test_local_merge_leaves_out_the_rows_of_a_missing_site_and_asks_it_no_more() -> None:
     study, sites = study_of("local-merge", quorum=2)
     release = changed(study, sites, FAULTS[NO_ANSWER])
@@ -139,6 +140,7 @@ def test_local_merge_leaves_out_the_rows_of_a_missing_site_and_asks_it_no_more()
     assert [missed.site for missed in release.run.missed] == [SITES[2]]
 
 
+@pytest.mark.quick
 def test_what_a_missing_site_may_have_been_charged_is_booked_and_no_more() -> None:
     study, sites = study_of("wavetree", quorum=2)
     release = changed(study, sites, FAULTS[NO_ANSWER], first=1)
@@ -232,6 +234,7 @@ def test_answers_of_strangers_and_of_sites_left_out_are_not_looked_at() -> None:
     ]
 
 
+@pytest.mark.quick
 def test_a_release_with_missing_sites_is_written_and_read_back(tmp_path: Path) -> None:
     study, sites = study_of("wavetree", quorum=2)
     release = changed(study, sites, FAULTS[NO_ANSWER], first=1)

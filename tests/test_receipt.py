@@ -309,6 +309,7 @@ def test_what_was_charged_but_never_answered_is_in_the_receipt(tmp_path: Path) -
     ]
 
 
+@pytest.mark.quick
 def test_a_withdrawn_study_still_gets_its_receipt(tmp_path: Path) -> None:
     settings = make_site(tmp_path)
     study = approved_study(settings)

@@ -34,6 +34,8 @@ from heterofedsyn.hub.release import (
 )
 from invented import SCHEMA, names, patients
 
+pytestmark = pytest.mark.sweep
+
 FORMAT_1 = Path(__file__).parent / "data" / "release-format-1"
 PARTS = ["model", "privacy.json", "run.json"]
 

@@ -188,6 +188,7 @@ def test_anything_but_a_socket_is_left_alone(place: Path) -> None:
     assert settings.socket.read_text() == "precious"
 
 
+@pytest.mark.quick
 def test_a_second_service_at_the_same_socket_refuses_and_harms_nobody(place: Path) -> None:
     settings = make_settings(place)
     with serving(Echo(), settings):

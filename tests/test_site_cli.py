@@ -399,6 +399,7 @@ def test_withdrawn_consent_is_found_by_the_start_of_a_fingerprint(ready: Steward
 # LEDGER
 
 
+@pytest.mark.quick
 def test_the_ledger_is_a_table_with_a_bar_and_json(ready: Steward) -> None:
     study = Study.load(ready.place / "study.toml")
     ready.answer(make_message(study, 1, 0.5), make_message(study, 2, 0.5))
@@ -450,6 +451,7 @@ def test_a_disputed_ledger_is_refused_and_repaired_at_the_price_of_a_study(
 # RECEIPT
 
 
+@pytest.mark.quick
 def test_a_receipt_is_made_checked_and_refused_when_forged(ready: Steward) -> None:
     study = Study.load(ready.place / "study.toml")
     assert "got nothing" in ready.refused("receipt", "study.toml")

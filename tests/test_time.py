@@ -70,6 +70,8 @@ from heterofedsyn.sources.csv_file import CsvSource
 from site_support import NOW
 from support import as_schema, dependent_table, make_plan
 
+pytestmark = pytest.mark.sweep
+
 OURS = str(Path(heterofedsyn.__file__).parent)
 DOMAIN = Domain(("a", "b", "c", "d"), (20, 30, 16, 25))
 PLAN = make_plan(as_schema(DOMAIN))
