@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from agent_support import FreshNoise
-from heterofedsyn.site.agent import Agent, Refused
-from heterofedsyn.site.ledger.books import ANSWERS, Books, Charged, _Chain
+from heterofedsyn.protocol.refusal import Refused
+from heterofedsyn.site.agent import Agent
+from heterofedsyn.site.ledger.answers import ANSWERS
+from heterofedsyn.site.ledger.books import Books
+from heterofedsyn.site.ledger.entries import Chain, Charged
 from heterofedsyn.site.settings import SiteSettings
 
 MOMENT = "at any moment"
@@ -61,7 +64,7 @@ class FatedBooks(Books):
         super().charge(*what, **terms)
         self.fate.reached("after the charge")
 
-    def _put(self, chain: _Chain) -> None:
+    def _put(self, chain: Chain) -> None:
         line = chain.lines[-1]
         place = len(chain.data) - len(line)
         charged = isinstance(chain.entries[-1], Charged)
@@ -71,7 +74,7 @@ class FatedBooks(Books):
         )
         super()._put(chain)
 
-    def _write_anchor(self, chain: _Chain) -> None:
+    def _write_anchor(self, chain: Chain) -> None:
         what = "charge" if isinstance(chain.entries[-1], Charged) else "answer"
         self.fate.reached(f"before anchoring the {what}")
         new = self._anchor.with_name(f".{self._anchor.name}.new")

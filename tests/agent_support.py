@@ -11,7 +11,8 @@ import numpy as np
 
 from heterofedsyn._arrays import Integers
 from heterofedsyn.marginals import Statistic
-from heterofedsyn.privacy.noise import Calibration
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Part, Query, Study, encode
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.schema import Schema
@@ -29,8 +30,8 @@ class FreshNoise:
 
     simulated = True
 
-    def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
-        return np.random.default_rng().integers(-(2**40), 2**40, integers)
+    def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
+        return np.random.default_rng().integers(-(2**40), 2**40, terms.integers)
 
 
 def write_rows(path: Path, schema: Schema, rows: int) -> None:

@@ -7,9 +7,13 @@ import secrets
 import signal
 from collections.abc import Generator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from invented import Desk
 
 SAME, FRESH = "same", "fresh"
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
@@ -95,3 +99,14 @@ def data_folder() -> Path:
     if not folder.is_dir():
         pytest.skip("the public tables are not here; set HETEROFEDSYN_DATA to their folder")
     return folder
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Desk:
+    """An invented table and its schema in the folder where commands run."""
+    from invented import Desk
+
+    monkeypatch.chdir(tmp_path)
+    return Desk(tmp_path, capsys)

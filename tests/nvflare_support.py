@@ -269,7 +269,8 @@ class Federation:
 
     def connected(self) -> set[str]:
         """The sites that the server sees, as it tells the coordinator."""
-        from heterofedsyn.engines.nvflare.job import EngineError, connect
+        from heterofedsyn.engines.nvflare.job import connect
+        from heterofedsyn.errors import EngineError
 
         try:
             with connect(self.folder(COORDINATOR) / "kit") as hub:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from typing import Any
 
-from heterofedsyn.hub import federate, make_method
+from heterofedsyn.hub import Request, make_method, of_study
 from heterofedsyn.hub.methods.base import settings_of
 from heterofedsyn.hub.replies import Reply
 from heterofedsyn.privacy.noise import SimulatedNoise
@@ -29,10 +30,12 @@ class Sites:
         }
         self.asked: list[tuple[Query, tuple[str, ...]]] = []
 
-    def carry(self, query: Query, to: tuple[str, ...]) -> list[Reply]:
-        """The answers of these sites."""
-        self.asked.append((query, to))
-        return [decode(self.sites[name].answer(encode(query)), Answer) for name in to]
+    def carry(self, request: Request, to: Sequence[str] | None = None) -> list[Reply]:
+        """The answers of the sites that are asked, or of these alone."""
+        to = request.asked if to is None else tuple(to)
+        self.asked.append((request.query, to))
+        message = encode(request.query)
+        return [decode(self.sites[name].answer(message), Answer) for name in to]
 
     def spent(self) -> dict[str, float]:
         """What every site has booked."""
@@ -53,7 +56,6 @@ def study_of(method: str, quorum: int, **terms: Any) -> tuple[Study, Sites]:
     return study, Sites(plan)
 
 
-def asked(study: Study) -> Query:
-    """The first query of a study."""
-    method = make_method(study.plan.method, study.plan.settings)
-    return next(federate(study.encoding, study.plan, method, study.quorum))
+def asked(study: Study) -> Request:
+    """The first request of a study."""
+    return next(of_study(study))

@@ -69,7 +69,7 @@ def make_study(schema: Schema = SCHEMA, sites: Sequence[str] = ("elmwood",), **t
 
 def approved_study(settings: SiteSettings, **terms: Any) -> Study:
     """A study that the site has approved."""
-    study = make_study(settings.public, **terms)
+    study = make_study(settings.load_schema(), **terms)
     approve(settings, study, who=WHO, now=NOW)
     return study
 

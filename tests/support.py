@@ -9,8 +9,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from heterofedsyn._arrays import Integers
-from heterofedsyn.privacy.noise import Calibration
-from heterofedsyn.protocol import Plan
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.terms import Noised, NoisyIntegers, Terms
+from heterofedsyn.protocol import Plan, Released
 from heterofedsyn.schema import CategoricalColumn, Domain, EncodedTable, Schema
 
 
@@ -19,8 +20,14 @@ class NoNoise:
 
     simulated = True
 
-    def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
-        return np.zeros(integers, dtype=np.int64)
+    def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
+        return np.zeros(terms.integers, dtype=np.int64)
+
+
+def released(values: Any, sigma: float = 1.0, rho: float = 0.1) -> Released:
+    """Integers as if a site had noised them."""
+    noisy = NoisyIntegers(np.asarray(values, dtype=np.int64))
+    return Released.of(Noised(noisy, Terms("flat", (), 1.0, sigma, noisy.size, rho)))
 
 
 def categories(*sizes: int, label: int | None = None) -> Schema:

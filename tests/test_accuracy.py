@@ -156,7 +156,7 @@ def check_pairs(releases: list[Release]) -> None:
                 if pair in targets.marginals:
                     found.append((targets.marginals[pair], counts.of(whole(pair))))
                 found += [
-                    (m.noisy, m.statistic.exact(counts))
+                    (m.noisy, m.statistic.exact(counts).values)
                     for m in targets.measurements
                     if isinstance(m.statistic, Grouped) and m.statistic.attributes == pair
                 ]

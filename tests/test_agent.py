@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from agent_support import (
     make_site,
     make_study,
 )
-from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn.errors import DataError, NotApproved, UsageError
 from heterofedsyn.marginals import (
     Dependence,
     Flat,
@@ -44,14 +45,16 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noise import SecureNoise, SimulatedNoise
 from heterofedsyn.protocol import Answer, Study, decode
 from heterofedsyn.protocol.limits import MOST_INTEGERS, MOST_QUERY_BYTES
-from heterofedsyn.schema import encode
+from heterofedsyn.protocol.refusal import Reason, Refused
+from heterofedsyn.schema import Schema, encode, with_atoms
 from heterofedsyn.site import Site
-from heterofedsyn.site.agent import Agent, Reason, Refused
-from heterofedsyn.site.consent import CONSENT, STUDY, NotApproved, approve, withdraw
+from heterofedsyn.site.agent import Agent
+from heterofedsyn.site.consent import CONSENT, STUDY, approve, withdraw
+from heterofedsyn.site.ledger.answers import Kept
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.sources import open_source
-from support import NoNoise, categories
+from support import NoNoise, categories, make_plan
 
 pytestmark = pytest.mark.thorough
 
@@ -111,7 +114,7 @@ def test_an_approved_query_is_answered_charged_and_kept(site: Setup) -> None:
     assert charged.study == study.fingerprint
     assert charged.integers == 13
     assert charged.rho == pytest.approx(study.plan.budget.rho / 2)
-    kept = Books.kept_in(site.settings.folder, found.query)
+    kept = Kept.to(found.query, site.settings.folder)
     assert kept is not None
     assert (kept.answer, kept.asked) == (answer, message)
 
@@ -422,7 +425,8 @@ from pathlib import Path
 sys.path[:0] = sys.argv[2:]
 from agent_support import ask, approved_study, books_of, make_site
 from heterofedsyn.marginals import Dependence, Flat, Sketched, SketchKind
-from heterofedsyn.site.agent import Agent, Refused
+from heterofedsyn.protocol.refusal import Refused
+from heterofedsyn.site.agent import Agent
 from support import NoNoise, categories
 
 def peak():  # of this program alone: getrusage counts its parent in
@@ -576,6 +580,65 @@ def test_rows_that_cannot_be_read_meet_the_steward_before_any_hub(site: Setup) -
         file.write("v0,v1\n")
     with pytest.raises(DataError, match="row 22"):
         site.another().prepare()
+
+
+AGES = Schema.of(
+    {
+        "columns": [
+            {"name": "age", "type": "integer", "min": 0, "max": 90, "bins": 5},
+            {"name": "sex", "type": "categorical", "values": ["f", "m"]},
+        ]
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "approval"),
+    [
+        (AGES, "before the start"),
+        (with_atoms(AGES), "before the start"),
+        (with_atoms(AGES), "after it"),  # as the usual method has it
+    ],
+)
+def test_rows_are_read_once_for_the_study_that_is_asked_next(
+    tmp_path: Path, encoding: Schema, approval: str
+) -> None:
+    setup = Setup(tmp_path, schema=AGES, rows=0)
+    Path(setup.settings.source).write_text("age,sex\n" + "30,f\n40,m\n" * 10)
+    plan = make_plan(encoding, ("one", "two"))
+    study = Study(plan=plan, schema=AGES.settings, quorum=1)
+    older = Study(plan=make_plan(AGES, ("one", "two"), seed=9), schema=AGES.settings, quorum=1)
+
+    def consent() -> None:
+        approve(setup.settings, older, who="a steward", now=NOW)
+        approve(setup.settings, study, who="a steward", now=NOW + timedelta(days=1))
+
+    with setup.books:
+        if approval == "before the start":
+            consent()
+        setup.agent.prepare()
+        if approval == "after it":
+            consent()
+        for label in ("one", "two"):
+            setup.agent.answer(ask(study, Flat(("age", "sex")), label=label))
+    assert sum(line.startswith("read 20 rows") for line in setup.lines) == 1
+
+
+def test_only_studies_that_would_be_answered_say_how_rows_are_read(tmp_path: Path) -> None:
+    setup = Setup(tmp_path, unit="id")
+    Path(setup.settings.source).write_text("id,a0,a1,a2\n" + "7,v0,v0,v0\n" * 5)
+    with setup.books:
+        for seed, rows in enumerate((2, 3, 4)):
+            study = approved_study(setup.settings, unit="id", rows_per_unit=rows, seed=seed)
+            if rows == 2:
+                kept = study
+            elif rows == 3:
+                withdraw(setup.settings, study.fingerprint, who="a steward", now=NOW)
+            else:
+                (setup.settings.studies / study.fingerprint / STUDY).write_text("damaged")
+        setup.agent.prepare()
+        setup.agent.answer(ask(kept, PAIR))
+    assert sum(line.startswith("read 5 rows") for line in setup.lines) == 1
 
 
 def test_a_surprise_in_the_rows_is_unavailable_and_quotes_nothing(

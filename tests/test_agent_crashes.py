@@ -19,7 +19,7 @@ from agent_support import FreshNoise, approved_study, ask, books_of, make_site
 from heterofedsyn._arrays import Integers
 from heterofedsyn.marginals import Flat
 from heterofedsyn.privacy.budget import Budget, together
-from heterofedsyn.privacy.noise import Calibration
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Answer, Query, Study, decode
 from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.ledger.books import Books
@@ -254,10 +254,10 @@ def test_a_power_cut_loses_no_charge_of_noise_drawn_and_no_answer_sent(
         cut()
 
     class Noting(FreshNoise):
-        def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
+        def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
             drawn.add(key.decode().split()[0])
             cut()
-            return super().draw(calibration, integers, key)
+            return super().draw(terms, alone, key)
 
     monkeypatch.setattr(os, "fsync", flush)
     monkeypatch.setattr(os, "replace", disk.replace)

@@ -22,14 +22,14 @@ import heterofedsyn.site.agent as agent_module
 from agent_support import NOW, FreshNoise, approved_study, ask, books_of, make_site, make_study
 from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import ProtocolError
-from heterofedsyn.hub import federate, make_method
+from heterofedsyn.hub import Request, of_study
 from heterofedsyn.hub.planning.preview import preview
-from heterofedsyn.hub.replies import Agreed
 from heterofedsyn.marginals import Flat, Grouped, Sketched, SketchKind, Statistic, Total
 from heterofedsyn.marginals.sketch import Sketch, largest_norm
 from heterofedsyn.marginals.statistics import works
-from heterofedsyn.privacy.noise import Calibration
-from heterofedsyn.protocol import Answer, Part, Query, Released, Study, decode, encode
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.terms import Terms
+from heterofedsyn.protocol import Answer, Part, Query, Study, decode, encode
 from heterofedsyn.protocol.limits import (
     MOST_ANSWER_BYTES,
     MOST_PART_WORK,
@@ -39,14 +39,15 @@ from heterofedsyn.protocol.limits import (
     most_answer_bytes,
 )
 from heterofedsyn.protocol.messages import study_of
+from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.schema import Domain, Schema
 from heterofedsyn.simulate.hospitals import hospital_schema
-from heterofedsyn.site.agent import Agent, Reason, Refused
+from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.consent import approve, withdraw
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import LEAST_RHO, STUDY_BYTES, SiteSettings
 from heterofedsyn.site.turns import Turns
-from support import categories, make_plan
+from support import categories, make_plan, released
 
 SCHEMA = categories(60, 64)
 ALL = ("a0", "a1")
@@ -263,10 +264,10 @@ class Gate:
         self.free = threading.Event()
         self.begun = threading.Event()
 
-    def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
+    def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
         self.begun.set()
         assert self.free.wait(60)
-        return np.zeros(integers, dtype=np.int64)
+        return np.zeros(terms.integers, dtype=np.int64)
 
 
 def waits(agent: Agent, many: int) -> bool:
@@ -429,10 +430,9 @@ def test_limits_are_the_same_for_hub_preview_and_agent_and_come_before_work(
     with pytest.raises(ProtocolError) as caught:
         preview(study, "one")
     heard.append(str(caught.value))
-    method = make_method(study.plan.method, study.plan.settings)
-    conversation = federate(study.encoding, study.plan, method)
+    conversation = of_study(study)
     ones = next(conversation)
-    told = [_flat_answer(ones, site, study) for site in study.plan.sites]
+    told = ones.check([_flat_answer(ones, site) for site in ones.asked])
     with pytest.raises(ProtocolError) as caught:
         conversation.send(told)
     heard.append(str(caught.value))
@@ -486,18 +486,12 @@ def test_every_pair_of_the_hospitals_may_be_sketched_far_below_the_limits(kind: 
     assert 20 * max(works(sketches, domain)) < MOST_PART_WORK
 
 
-def _flat_answer(query: Query, site: str, study: Study) -> Answer:
+def _flat_answer(request: Request, site: str) -> Answer:
     """An answer to a query of counts that has the right shape."""
-    plan, domain = study.plan, study.encoding.domain
-    terms = [Agreed.of(part, domain, plan, plan.budget) for part in query.parts]
-    released = tuple(
-        Released.of(
-            np.full(of.integers, 50), sensitivity=of.sensitivity, sigma=of.sigma, rho=of.rho
-        )
-        for of in terms
-    )
+    query = request.query
+    parts = (released(np.full(of.integers, 50), of.sigma, of.rho) for of in request.terms)
     return Answer(
-        study=query.study, query=query.fingerprint, site=site, simulated=True, parts=released
+        study=query.study, query=query.fingerprint, site=site, simulated=True, parts=tuple(parts)
     )
 
 

@@ -31,14 +31,6 @@ from invented import SCHEMA, Desk, patients
 pytestmark = pytest.mark.thorough
 
 
-@pytest.fixture
-def desk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Desk:
-    monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path, capsys)
-
-
 def make(**terms: Any) -> FederatedSynthesizer:
     usual = {"epsilon": 1.0, "delta": 1e-9, "method": "independent", "noise_seed": 1}
     return FederatedSynthesizer(Schema.from_toml(SCHEMA), **{**usual, **terms})

@@ -49,7 +49,8 @@ from heterofedsyn.privacy.goodness import (
     reuse_p_value,
     tails_p_value,
 )
-from heterofedsyn.privacy.noise import Calibration, SimulatedNoise
+from heterofedsyn.privacy.noise import SimulatedNoise
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.schema import _units
 from heterofedsyn.simulate import synthesizer
 from heterofedsyn.site import _spark_tasks
@@ -80,8 +81,8 @@ def test_sound_software_passes(layer: str) -> None:
 
 
 def drawn(sigma: float, many: int, key: bytes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    budget = Budget(1.0)
-    return SimulatedNoise(1, "site").draw(Calibration(1.0, sigma, budget, budget), many, key)
+    terms = Terms("flat", (), 1.0, sigma, many, 1.0)
+    return SimulatedNoise(1, "site").draw(terms, Budget(1.0), key)
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 14, 59, 200])

@@ -36,7 +36,9 @@ from heterofedsyn.errors import (
     UsageError,
 )
 from heterofedsyn.privacy.budget import Budget, together
-from heterofedsyn.site.ledger.books import Books, _Chain, check_anchor_folder
+from heterofedsyn.site.ledger.anchor import check_anchor_folder
+from heterofedsyn.site.ledger.books import Books
+from heterofedsyn.site.ledger.entries import Chain
 
 pytestmark = pytest.mark.thorough
 
@@ -881,7 +883,7 @@ def test_a_link_that_appears_between_reading_and_writing_is_replaced(
     before = victim.read_bytes()
 
     class Beset(Books):
-        def _put(self, chain: _Chain) -> None:
+        def _put(self, chain: Chain) -> None:
             super()._put(chain)
             place.anchor.unlink()
             place.anchor.symlink_to(victim)

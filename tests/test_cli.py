@@ -36,14 +36,6 @@ PLAIN = ("--method", "independent")
 ADA = ("--method", "adafedprivsyn")
 
 
-@pytest.fixture
-def desk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Desk:
-    monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path, capsys)
-
-
 # WRONG USE
 
 

@@ -22,14 +22,6 @@ FILES = {
 }
 
 
-@pytest.fixture
-def desk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Desk:
-    monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path, capsys)
-
-
 def possible() -> list[tuple[str, str]]:
     """Every method under every trust model that it allows."""
     return [

@@ -14,21 +14,21 @@ import pytest
 from typer.testing import CliRunner
 
 from heterofedsyn.cli.site import app
-from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.errors import HeterofedsynError, NotApproved, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol import Study
 from heterofedsyn.site.consent import (
     CONSENT,
     STUDY,
     WITHDRAWN,
-    NotApproved,
     approve,
     approved,
     check_unit,
     recorded,
     withdraw,
 )
-from heterofedsyn.site.ledger.books import Account, Books
+from heterofedsyn.site.ledger.books import Books
+from heterofedsyn.site.ledger.entries import Account
 from heterofedsyn.site.settings import SiteSettings
 from site_support import NOW, SCHEMA, WHO, approved_study, make_site, make_study
 from support import categories
@@ -315,4 +315,4 @@ def test_serve_refuses_an_anchor_that_others_can_replace(tmp_path: Path) -> None
     found = CliRunner().invoke(app, ["serve", "--folder", str(settings.folder)])
     assert isinstance(found.exception, UsageError)
     assert "others can write" in str(found.exception)
-    assert any("others can write" in remark for remark in settings.remarks)
+    assert any("others can write" in remark for remark in settings.remarks())

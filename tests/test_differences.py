@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,13 @@ import pytest
 
 from heterofedsyn import Release, load
 from heterofedsyn._arrays import Floats, Integers
-from heterofedsyn.hub import federate, make_method
+from heterofedsyn.hub import Request, converse, drive, make_method
 from heterofedsyn.hub.release.differences import MOST_GROUPS, AttributeDifference, differences
 from heterofedsyn.hub.replies import Round
 from heterofedsyn.marginals import Flat, Haar, Statistic, Total
 from heterofedsyn.marginals.statistics import haar_differences, haar_levels
 from heterofedsyn.privacy.noise import SimulatedNoise
-from heterofedsyn.protocol import Answer, Part, Plan, Query, Released, decode, encode
+from heterofedsyn.protocol import Answer, Part, Plan, Query, decode, encode
 from heterofedsyn.schema import (
     BooleanColumn,
     CategoricalColumn,
@@ -28,7 +28,7 @@ from heterofedsyn.schema import (
 )
 from heterofedsyn.simulate.run import run_study
 from heterofedsyn.site import Site
-from support import as_schema, make_plan
+from support import as_schema, make_plan, released
 
 pytestmark = pytest.mark.thorough
 
@@ -171,7 +171,7 @@ def test_without_noise_it_is_the_distance_itself() -> None:
         return Query(study="s", number=0, label="l", parts=parts)
 
     def answer(site: str, *values: Integers) -> Answer:
-        parts = (Released.of(v, sensitivity=1.0, sigma=1e-6, rho=1.0) for v in values)
+        parts = (released(v, sigma=1e-6) for v in values)
         return Answer(study="s", query="q", site=site, simulated=True, parts=tuple(parts))
 
     levels = [Haar(("age",), level) for level in range(haar_levels(20))]
@@ -207,7 +207,7 @@ def test_few_groups_are_compared_however_many_values_there_are() -> None:
             query="q",
             site=site,
             simulated=True,
-            parts=(Released.of(values, sensitivity=1.0, sigma=1e-6, rho=1.0),),
+            parts=(released(values, sigma=1e-6),),
         )
         for site, values in (("a", counts), ("b", moved))
     )
@@ -232,21 +232,17 @@ def test_it_depends_on_the_answers_alone_and_not_on_their_order() -> None:
         kept[query.fingerprint] = [decode(site.answer(message), Answer) for site in live]
         return kept[query.fingerprint]
 
-    first = drive(plan, answers)
-    again = drive(plan, lambda query: kept[query.fingerprint][::-1])
+    first = told(plan, answers)
+    again = told(plan, lambda query: kept[query.fingerprint][::-1])
     assert first.run.differences == again.run.differences
     assert first.run == study(tables, 3).run
 
 
-def drive(plan: Plan, answers: Any) -> Release:
-    conversation = federate(SCHEMA, plan, make_method(plan.method))
-    try:
-        query = next(conversation)
-        while True:
-            query = conversation.send(answers(query))
-    except StopIteration as stop:
-        release: Release = stop.value
-        return release
+def told(plan: Plan, answers: Callable[[Query], list[Answer]]) -> Release:
+    def ask(request: Request) -> list[Answer]:
+        return answers(request.query)
+
+    return drive(converse(SCHEMA, plan, make_method(plan.method)), ask)
 
 
 def test_sites_that_are_not_seen_singly_are_not_compared() -> None:

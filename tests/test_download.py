@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from heterofedsyn.bench import download as download_module
+from heterofedsyn.bench.benchmark_tables import data_folder, need_data, real_table
 from heterofedsyn.bench.download import CUT, ORIGINS, Origin, download
-from heterofedsyn.bench.tables import data_folder, need_data, real_table
 from heterofedsyn.cli.app import run
 from heterofedsyn.errors import DataError, HeterofedsynError, UsageError
 from heterofedsyn.schema import CategoricalColumn, IntegerColumn, NumberColumn, Schema, encode

@@ -27,9 +27,10 @@ from heterofedsyn.privacy.budget import Budget, sigma_for
 from heterofedsyn.privacy.ledger import Ledger
 from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.protocol import Answer, Part, Query, decode, encode
+from heterofedsyn.protocol.refusal import Refused
 from heterofedsyn.schema import EncodedTable
 from heterofedsyn.site import Site
-from heterofedsyn.site.agent import Agent, Refused
+from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.ledger.books import Books
 from support import NoNoise, categories, dependent_table, make_plan
 

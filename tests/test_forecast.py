@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heterofedsyn.bench.tables import real_table
+from heterofedsyn.bench.benchmark_tables import real_table
 from heterofedsyn.evaluation import total_variation
 from heterofedsyn.hub.methods.wavetree import WaveTree
 from heterofedsyn.hub.planning.forecast import SPAN, Forecast, Stage, forecast, value_noise

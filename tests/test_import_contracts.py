@@ -70,6 +70,7 @@ def test_the_package_keeps_its_contracts() -> None:
         ("site", "import heterofedsyn.synthesis", "Synthesis is closed to sites"),
         ("site", "import heterofedsyn.hub", "Site and hub do not know each other"),
         ("hub", "import heterofedsyn.site", "Site and hub do not know each other"),
+        ("engines", "import heterofedsyn.site", "Engines carry messages and know no site"),
         (
             "hub",
             "import heterofedsyn.sources",

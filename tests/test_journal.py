@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from heterofedsyn.errors import UsageError
-from heterofedsyn.hub import Absence, QuorumLost, Release, conduct
-from heterofedsyn.hub.journal import Journal, JournalError, alone
+from heterofedsyn.errors import JournalError, UsageError
+from heterofedsyn.hub import Absence, QuorumLost, Release, Request, drive, of_study
+from heterofedsyn.hub.journal import Journal, alone
 from heterofedsyn.hub.replies import Reply
-from heterofedsyn.protocol import Query, encode
+from heterofedsyn.protocol import encode
 from quorum_support import SITES, asked, study_of
 
 pytestmark = pytest.mark.thorough
@@ -32,23 +32,23 @@ def test_a_hub_killed_in_any_round_ends_with_the_same_release(
 ) -> None:
     study, sites = study_of("wavetree", quorum=3)
     whole = saved(
-        conduct(study, Journal.create(tmp_path / "one", study), sites.carry), tmp_path / "a"
+        drive(of_study(study), sites.carry, Journal.create(tmp_path / "one", study)), tmp_path / "a"
     )
     many = len(sites.asked)
     study, sites = study_of("wavetree", quorum=3)
 
-    def killed(query: Query, to: tuple[str, ...]) -> list[Reply]:
-        if query.number == killed_in:
-            sites.carry(query, to)  # sites answered and charged, the hub never knew
+    def killed(request: Request) -> list[Reply]:
+        if request.query.number == killed_in:
+            sites.carry(request)  # sites answered and charged, the hub never knew
             raise Stop
-        return sites.carry(query, to)
+        return sites.carry(request)
 
     folder = tmp_path / "two"
     with pytest.raises(Stop):
-        conduct(study, Journal.create(folder, study), killed)
+        drive(of_study(study), killed, Journal.create(folder, study))
     assert Journal.open(folder, study).finished == killed_in
     before = sites.spent()
-    release = conduct(study, Journal.open(folder, study), sites.carry)
+    release = drive(of_study(study), sites.carry, Journal.open(folder, study))
     assert saved(release, tmp_path / "b") == whole
     assert len(sites.asked) == many + 1  # the interrupted round, once more
     numbers = [query.number for query, _ in sites.asked]
@@ -61,15 +61,15 @@ def test_a_query_that_was_sent_is_asked_again_in_the_same_bytes_or_not_at_all(
 ) -> None:
     study, sites = study_of("wavetree", quorum=3)
 
-    def killed(query: Query, to: tuple[str, ...]) -> list[Reply]:
-        if query.number == 2:
-            sites.carry(query, to)
+    def killed(request: Request) -> list[Reply]:
+        if request.query.number == 2:
+            sites.carry(request)
             raise Stop
-        return sites.carry(query, to)
+        return sites.carry(request)
 
     folder = tmp_path / "rounds"
     with pytest.raises(Stop):
-        conduct(study, Journal.create(folder, study), killed)
+        drive(of_study(study), killed, Journal.create(folder, study))
     sent, _ = sites.asked[-1]
     paid = sites.spent()
     kept = folder / "0003.query"
@@ -80,10 +80,10 @@ def test_a_query_that_was_sent_is_asked_again_in_the_same_bytes_or_not_at_all(
     for message in (encode(other), encode(sent)[:-1], b""):
         kept.write_bytes(message)
         with pytest.raises(JournalError, match=r"another query .* sites may have paid"):
-            conduct(study, Journal.open(folder, study), sites.carry)
+            drive(of_study(study), sites.carry, Journal.open(folder, study))
     assert sites.spent() == paid
     kept.write_bytes(encode(sent))
-    conduct(study, Journal.open(folder, study), sites.carry)
+    drive(of_study(study), sites.carry, Journal.open(folder, study))
     assert [query.number for query, _ in sites.asked].count(2) == 2
 
 
@@ -92,19 +92,19 @@ def test_below_quorum_the_rounds_before_are_kept_and_the_rest_is_asked_again(
 ) -> None:
     study, sites = study_of("allmarg", quorum=2)
 
-    def dead(query: Query, to: tuple[str, ...]) -> list[Reply]:
-        if query.number == 1:
+    def dead(request: Request) -> list[Reply]:
+        if request.query.number == 1:
             return [
-                *sites.carry(query, (SITES[0],)),
-                *(Absence(s, "refused (unavailable)") for s in to[1:]),
+                *sites.carry(request, (SITES[0],)),
+                *(Absence(s, "refused (unavailable)") for s in request.asked[1:]),
             ]
-        return sites.carry(query, to)
+        return sites.carry(request)
 
     folder = tmp_path / "rounds"
     with pytest.raises(QuorumLost, match=r"at least 2 of 3 sites, but 1 are left.*unavailable"):
-        conduct(study, Journal.create(folder, study), dead)
+        drive(of_study(study), dead, Journal.create(folder, study))
     assert Journal.open(folder, study).finished == 1
-    release = conduct(study, Journal.open(folder, study), sites.carry)
+    release = drive(of_study(study), sites.carry, Journal.open(folder, study))
     assert "missed" not in str(release.run.remarks)
     assert sites.spent()[SITES[0]] <= study.plan.budget.rho
 
@@ -112,17 +112,18 @@ def test_below_quorum_the_rounds_before_are_kept_and_the_rest_is_asked_again(
 def test_a_site_left_out_before_stays_out_after_resuming(tmp_path: Path) -> None:
     study, sites = study_of("wavetree", quorum=2)
 
-    def without(query: Query, to: tuple[str, ...]) -> list[Reply]:
-        if query.number == 2:
+    def without(request: Request) -> list[Reply]:
+        if request.query.number == 2:
             raise Stop
-        found: list[Reply] = list(sites.carry(query, tuple(s for s in to if s != SITES[2])))
-        return [*found, *(Absence(s, "gave no answer in time") for s in to if s == SITES[2])]
+        present = [site for site in request.asked if site != SITES[2]]
+        late = [Absence(SITES[2], "gave no answer in time")] if SITES[2] in request.asked else []
+        return [*sites.carry(request, present), *late]
 
     folder = tmp_path / "rounds"
     with pytest.raises(Stop):
-        conduct(study, Journal.create(folder, study), without)
+        drive(of_study(study), without, Journal.create(folder, study))
     sites.asked.clear()
-    conduct(study, Journal.open(folder, study), sites.carry)
+    drive(of_study(study), sites.carry, Journal.open(folder, study))
     assert sites.asked
     assert all(to == SITES[:2] for _, to in sites.asked)
 
@@ -147,9 +148,9 @@ def test_a_journal_is_neither_replaced_nor_resumed_from_nothing(tmp_path: Path) 
 def test_a_damaged_round_or_one_of_another_query_is_refused(tmp_path: Path) -> None:
     study, sites = study_of("allmarg", quorum=3)
     journal = Journal.create(tmp_path / "rounds", study)
-    conduct(study, journal, sites.carry)
+    drive(of_study(study), sites.carry, journal)
     first, second = sorted((tmp_path / "rounds").glob("*.round"))
-    query = asked(study)
+    query = asked(study).query
     data = first.read_bytes()
     for damaged in (b"", data[:-1], data[:60], data.replace(b"one-way", b"one-wax"), b"x" + data):
         first.write_bytes(damaged)

@@ -7,7 +7,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,12 @@ import pytest
 
 from heterofedsyn.errors import ProtocolError, UsageError
 from heterofedsyn.evaluation import total_variation
-from heterofedsyn.hub import METHODS, Release, federate, make_method
+from heterofedsyn.hub import METHODS, Release, Request, converse, drive, make_method
 from heterofedsyn.hub.methods.base import Method, settings_of
 from heterofedsyn.hub.methods.fedprivsyn import greedy
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.noise import SimulatedNoise
-from heterofedsyn.protocol import Answer, Plan, Query, decode, encode
+from heterofedsyn.protocol import Answer, Plan, decode, encode
 from heterofedsyn.schema import Clique, EncodedTable, Schema
 from heterofedsyn.schema import encode as encode_rows
 from heterofedsyn.simulate.run import run_study, site_names
@@ -103,17 +103,14 @@ def test_an_empty_site_is_no_obstacle(name: str) -> None:
 
 def conduct(schema: Schema, plan: Plan, method: Method, sites: list[Site], order: int) -> Release:
     """Drive the generator by hand, answers arriving in some order."""
-    study = federate(schema, plan, method)
     rng = np.random.default_rng(order)
-    query = next(study)
-    try:
-        while True:
-            asked = [site for site in sites if query.to in (None, site.name)]
-            answers = [decode(site.answer(encode(query)), Answer) for site in asked]
-            query = study.send([answers[i] for i in rng.permutation(len(answers))])
-    except StopIteration as stop:
-        release: Release = stop.value
-        return release
+
+    def ask(request: Request) -> list[Answer]:
+        asked = [site for site in sites if site.name in request.asked]
+        answers = [decode(site.answer(encode(request.query)), Answer) for site in asked]
+        return [answers[i] for i in rng.permutation(len(answers))]
+
+    return drive(converse(schema, plan, method), ask)
 
 
 @every_method
@@ -192,7 +189,7 @@ def test_settings_survive_the_way_through_a_plan(name: str) -> None:
 @every_method
 def test_every_setting_is_a_frozen_named_default(name: str) -> None:
     kind = METHODS[name]
-    assert kind.__dataclass_params__.frozen
+    assert kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
     assert kind.__doc__
     for field in dataclasses.fields(kind):
         assert field.default is not dataclasses.MISSING
@@ -241,21 +238,20 @@ def test_greedy_never_raises_the_error_and_stops_at_the_best() -> None:
 class TestFaultyAnswers:
     """The hub refuses an answer that is not what was agreed, and names the site."""
 
-    def answers(self) -> tuple[Generator[Query, Sequence[Answer], Release], list[Answer]]:
+    def answers(self) -> tuple[Request, list[Answer]]:
         plan = make_plan(SCHEMA, NAMES)
-        study = federate(SCHEMA, plan, make_method("independent"))
-        query = next(study)
+        request = next(converse(SCHEMA, plan, make_method("independent")))
         sites = [
             Site(name, table, plan, SimulatedNoise(5, name))
             for name, table in zip(NAMES, deal(TABLE, 3), strict=True)
         ]
-        return study, [decode(site.answer(encode(query)), Answer) for site in sites]
+        return request, [decode(site.answer(encode(request.query)), Answer) for site in sites]
 
     def test_missing_double_and_strange_answers_are_refused(self) -> None:
         for pick in ([0, 1], [0, 1, 1], [0, 1, 2, 2], []):
-            study, answers = self.answers()
+            request, answers = self.answers()
             with pytest.raises(ProtocolError, match="needs one answer each"):
-                study.send([answers[i] for i in pick])
+                request.check([answers[i] for i in pick])
 
     @pytest.mark.parametrize(
         ("field", "value", "said"),
@@ -272,22 +268,22 @@ class TestFaultyAnswers:
     def test_a_release_other_than_agreed_is_refused(
         self, field: str, value: object, said: str
     ) -> None:
-        study, answers = self.answers()
+        request, answers = self.answers()
         parts = list(answers[1].parts)
         parts[0] = msgspec.structs.replace(parts[0], **{field: value})
         answers[1] = msgspec.structs.replace(answers[1], parts=tuple(parts))
         with pytest.raises(ProtocolError, match=f"'two'.*{said}"):
-            study.send(answers)
+            request.check(answers)
 
     def test_an_answer_to_another_query_or_study_is_refused(self) -> None:
         for field in ("query", "study"):
-            study, answers = self.answers()
+            request, answers = self.answers()
             answers[2] = msgspec.structs.replace(answers[2], **{field: "0" * 64})
             with pytest.raises(ProtocolError, match="'three' answered another query"):
-                study.send(answers)
+                request.check(answers)
 
 
 def test_a_plan_for_another_schema_is_refused() -> None:
     plan = make_plan(categories(2, 2))
     with pytest.raises(UsageError, match="another schema"):
-        next(federate(SCHEMA, plan, make_method("independent")))
+        next(converse(SCHEMA, plan, make_method("independent")))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from heterofedsyn.bench import mixed
+from heterofedsyn.bench import mixed_table
 from heterofedsyn.sources import open_source
 
 
@@ -17,7 +17,7 @@ from heterofedsyn.sources import open_source
 def test_few_batches_are_held_while_a_table_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    made = mixed.mixed_batches
+    made = mixed_table.mixed_batches
     seen: list[weakref.ref[pa.RecordBatch]] = []
     alive: list[int] = []
 
@@ -27,9 +27,9 @@ def test_few_batches_are_held_while_a_table_is_written(
             alive.append(sum(each() is not None for each in seen))
             yield batch
 
-    monkeypatch.setattr(mixed, "mixed_batches", watched)
-    monkeypatch.setattr(mixed, "_BATCH", 10)
-    path = mixed.write_mixed(tmp_path / f"rows.{ending}", 95)
+    monkeypatch.setattr(mixed_table, "mixed_batches", watched)
+    monkeypatch.setattr(mixed_table, "_BATCH", 10)
+    path = mixed_table.write_mixed(tmp_path / f"rows.{ending}", 95)
     assert sum(batch.num_rows for batch in open_source(path).batches()) == 95
     assert len(alive) == 10
     assert max(alive) <= 3  # the first, the last written and the one just made

@@ -42,9 +42,9 @@ from heterofedsyn.errors import UsageError
 from heterofedsyn.hub import Absence
 from heterofedsyn.hub.replies import Reply
 from heterofedsyn.protocol import Answer, encode
+from heterofedsyn.protocol.refusal import Reason
 from heterofedsyn.schema import CategoricalColumn, Schema
 from heterofedsyn.simulate import FederatedSynthesizer
-from heterofedsyn.site.agent import Reason
 from quorum_support import SITES, asked, study_of
 from site_support import make_study
 

@@ -15,12 +15,13 @@ import pyarrow as pa
 import pytest
 
 from agent_support import approved_study, ask, books_of, make_site
-from heterofedsyn.bench.fresh import in_fresh_process
+from heterofedsyn.bench.fresh_process import in_fresh_process
 from heterofedsyn.bench.scale import read_only
 from heterofedsyn.errors import DataError
 from heterofedsyn.marginals import Flat
+from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.schema import encode
-from heterofedsyn.site.agent import Agent, Reason, Refused
+from heterofedsyn.site.agent import Agent
 from heterofedsyn.sources import open_source
 from postgres_support import PASSWORD, Server, server
 from sources_support import interrupted

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 import pytest
 
 from heterofedsyn.errors import PrivacyRefusal
-from heterofedsyn.hub import METHODS, federate, make_method
-from heterofedsyn.hub.methods.base import Federated, Later, Setting
+from heterofedsyn.hub import METHODS, Request, drive, make_method, of_study
 from heterofedsyn.hub.planning.preview import Preview, preview
-from heterofedsyn.hub.replies import Agreed, Ask
 from heterofedsyn.marginals.statistics import kind_of
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.noise import SimulatedNoise
-from heterofedsyn.protocol import Answer, Plan, Query, decode, encode
+from heterofedsyn.protocol import Answer, Query, decode, encode
 from heterofedsyn.protocol.study import Study
+from heterofedsyn.protocol.terms import terms_of
 from heterofedsyn.schema import (
     BooleanColumn,
     CategoricalColumn,
@@ -75,18 +74,17 @@ def carry(study: Study, rows: int, seed: int) -> dict[str, list[Carried]]:
         for name, table in zip(SITES, tables, strict=True)
     }
     found: dict[str, list[Carried]] = defaultdict(list)
-    conversation = federate(encoding, plan, make_method(plan.method, plan.settings))
-    try:
-        query = next(conversation)
-        while True:
-            answers = []
-            for name in [query.to] if query.to else SITES:
-                reply = sites[name].answer(encode(query))
-                found[name].append(Carried(query, len(reply)))
-                answers.append(decode(reply, Answer))
-            query = conversation.send(answers)
-    except StopIteration:
-        return found
+
+    def ask(request: Request) -> list[Answer]:
+        answers = []
+        for name in request.asked:
+            reply = sites[name].answer(encode(request.query))
+            found[name].append(Carried(request.query, len(reply)))
+            answers.append(decode(reply, Answer))
+        return answers
+
+    drive(of_study(study), ask)
+    return found
 
 
 def hold(shown: Preview, carried: list[Carried], study: Study) -> None:
@@ -101,7 +99,7 @@ def hold(shown: Preview, carried: list[Carried], study: Study) -> None:
     for label, found in by_label.items():
         round_ = foreseen[label]
         parts = [part for one in found for part in one.query.parts]
-        terms = [Agreed.of(part, domain, plan, plan.budget) for part in parts]
+        terms = [terms_of(part, domain, plan) for part in parts]
         cost = together(Budget(part.rho) for part in terms)
         sent = sum(one.bytes for one in found)
         integers = sum(part.integers for part in terms)
@@ -175,19 +173,6 @@ def test_the_rounds_together_cover_the_budget(name: str) -> None:
     assert shown.bytes is not None
     assert shown.integers is not None
     assert shown.bytes > 8 * shown.integers
-
-
-def test_a_method_that_says_nothing_is_foreseen_as_anything_after_its_first_question() -> None:
-    kind = METHODS["fedprivsyn"]
-    plan: Plan = make_study(MIXED, "fedprivsyn").plan
-    setting = Setting(MIXED, plan.budget, plan.trust_model, SITES, plan.seed)
-    first, rest = Federated.ahead(kind(), setting)
-    assert first == kind().ahead(setting)[0]
-    assert isinstance(first, Ask)
-    assert isinstance(rest, Later)
-    assert (rest.kinds, rest.releases, rest.integers, rest.rounds) == ((), None, None, None)
-    spent = together([*(cost for _, cost in first.parts), rest.cost])
-    assert spent.rho == pytest.approx(plan.budget.rho, rel=1e-9)
 
 
 # What a site takes as the least for one part: far below what any method asks

@@ -19,7 +19,8 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol import Answer, Study, decode
 from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.consent import recorded, withdraw
-from heterofedsyn.site.ledger.books import Books, Kept
+from heterofedsyn.site.ledger.answers import Kept
+from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.receipt import (
     BookedRepair,
     Receipt,
@@ -98,7 +99,7 @@ def test_nothing_in_a_receipt_but_the_hash_of_an_answer_depends_on_rows(tmp_path
         folder = tmp_path / str(rows)
         folder.mkdir()
         settings = make_site(folder)
-        write_rows(folder, settings.public, rows)
+        write_rows(folder, settings.load_schema(), rows)
         study = approved_study(settings)
         answer(settings, make_message(study, 1, 0.25))
         made = msgspec.to_builtins(receipt_of(settings, study).receipt)

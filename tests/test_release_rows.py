@@ -60,14 +60,6 @@ def private(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def desk(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Desk:
-    monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path, capsys)
-
-
 # NO LINK, NO OTHER FILE
 
 

@@ -23,10 +23,12 @@ from heterofedsyn import FederatedSynthesizer, drawing, load
 from heterofedsyn._words import PRIVATE_ROWS
 from heterofedsyn.errors import ReleaseError
 from heterofedsyn.report import internal_report, public_report, strangers
-from heterofedsyn.report.attributes import Display, compact
+from heterofedsyn.report.attributes import compact
+from heterofedsyn.report.bars import Display
 from heterofedsyn.report.checks import check
-from heterofedsyn.report.dependence import expected_noise, strengths
+from heterofedsyn.report.dependence import strengths
 from heterofedsyn.report.page import _DARK
+from heterofedsyn.report.pair_noise import expected_noise
 from heterofedsyn.report.privacy import bound
 from heterofedsyn.schema import Schema
 from heterofedsyn.synthesis.tree import steps
@@ -96,14 +98,6 @@ def public(release: Path) -> str:
 @pytest.fixture(scope="module")
 def internal(release: Path) -> str:
     return internal_report(release, [table()], table(500, seed=9))
-
-
-@pytest.fixture
-def desk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Desk:
-    monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path, capsys)
 
 
 class Outline(HTMLParser):

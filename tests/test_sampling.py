@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from heterofedsyn import _words
 from heterofedsyn._arrays import Floats
-from heterofedsyn.bench.fresh import in_fresh_process
+from heterofedsyn.bench.fresh_process import in_fresh_process
 from heterofedsyn.bench.scale import draw
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.hub import Release, make_method
@@ -26,6 +26,7 @@ from heterofedsyn.marginals import count_pairs
 from heterofedsyn.schema import decode, encode
 from heterofedsyn.simulate.run import run_study, site_names
 from heterofedsyn.synthesis import pgm
+from heterofedsyn.synthesis.stopping import heed
 from invented import Desk, names
 from support import categories, deal, dependent_table, make_plan
 
@@ -49,14 +50,6 @@ def release() -> Release:
 def merged() -> Release:
     """A release of three populations."""
     return study("local-merge")
-
-
-@pytest.fixture
-def desk(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Desk:
-    monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path, capsys)
 
 
 @pytest.fixture
@@ -243,16 +236,18 @@ def test_a_chunk_that_fails_ends_the_drawing(
     assert len(calls) < 10
 
 
+@pytest.mark.parametrize("synthesizer", ["tree", "gum"])
 def test_chunks_under_way_are_ended_when_nobody_wants_them(
-    release: Release, small: int, monkeypatch: pytest.MonkeyPatch
+    small: int, monkeypatch: pytest.MonkeyPatch, synthesizer: str
 ) -> None:
     chunk, begun, finished = sampling._chunk, threading.Event(), []
+    release = study("wavetree", synthesizer=synthesizer)
 
     def endless(*arguments: Any) -> pa.Table:
         if arguments[-1] > 0:
-            begun.set()
-            for _ in range(2_000):  # twenty seconds, in steps
-                time.sleep(0.01)
+            for _ in range(2_000):  # a minute, in steps of its own alone
+                chunk(*arguments)
+                begun.set()
             finished.append(arguments[-1])
         return chunk(*arguments)
 
@@ -263,6 +258,23 @@ def test_chunks_under_way_are_ended_when_nobody_wants_them(
     drawing.close()
     assert not [each for each in threading.enumerate() if each.name.startswith("drawing")]
     assert finished == []
+
+
+@pytest.mark.parametrize(
+    "synthesizer", ["tree", "gum", pytest.param("pgm", marks=pytest.mark.thorough)]
+)
+def test_drawing_looks_up_for_every_column(synthesizer: str) -> None:
+    class Counted(threading.Event):
+        looks = 0
+
+        def is_set(self) -> bool:
+            self.looks += 1
+            return False
+
+    model, stop = study("allmarg", synthesizer=synthesizer).model, Counted()
+    with ThreadPoolExecutor(1, initializer=heed, initargs=(stop,)) as pool:
+        pool.submit(sampling._chunk, SCHEMA, model, [1_000], 1, 0).result()
+    assert stop.looks > len(SCHEMA.columns)
 
 
 @pytest.mark.thorough

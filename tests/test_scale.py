@@ -15,7 +15,7 @@ import pytest
 
 from heterofedsyn import _words
 from heterofedsyn._words import Pace
-from heterofedsyn.bench.mixed import mixed_batches, mixed_schema, write_mixed
+from heterofedsyn.bench.mixed_table import mixed_batches, mixed_schema, write_mixed
 from heterofedsyn.marginals.counts import whole
 from heterofedsyn.schema import encode
 from heterofedsyn.site.counting import check, count

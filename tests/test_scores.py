@@ -82,7 +82,7 @@ OPPOSITE = hospital((1_000, 4_000, 4_000, 1_000)), hospital((4_000, 1_000, 1_000
 
 def test_two_hospitals_with_opposite_dependence_have_none_together() -> None:
     def indif(table: EncodedTable) -> float:
-        scaled = Dependence(("a0", "a1")).exact(TableCounts(table))[0] / UNITS_PER_COUNT
+        scaled = Dependence(("a0", "a1")).exact(TableCounts(table)).values[0] / UNITS_PER_COUNT
         return float(scaled) / table.rows
 
     assert [indif(table) for table in OPPOSITE] == pytest.approx([0.6, 0.6])

@@ -13,7 +13,9 @@ from agent_support import approved_study, ask, books_of, make_site
 from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import LedgerDisputed, PrivacyRefusal
 from heterofedsyn.marginals import Flat
-from heterofedsyn.privacy.noise import Calibration, SecureNoise, SimulatedNoise
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.noise import SecureNoise, SimulatedNoise
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.site import selfcheck
 from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.settings import SiteSettings
@@ -28,9 +30,9 @@ class Changed:
     change: Callable[[Integers, float], Integers]
     simulated = True
 
-    def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
-        drawn = SimulatedNoise(5, "site").draw(calibration, integers, key)
-        return self.change(drawn, calibration.sigma)
+    def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
+        drawn = SimulatedNoise(5, "site").draw(terms, alone, key)
+        return self.change(drawn, terms.sigma)
 
 
 def answered(place: Path) -> SiteSettings:
@@ -100,8 +102,8 @@ def test_noise_that_comes_twice_is_refused() -> None:
     class Twice:
         simulated = True
 
-        def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
-            return SimulatedNoise(5, "site").draw(calibration, integers, b"")
+        def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
+            return SimulatedNoise(5, "site").draw(terms, alone, b"")
 
     with pytest.raises(PrivacyRefusal, match="came twice"):
         selfcheck.check_noise(Twice())

@@ -26,20 +26,16 @@ from hypothesis import strategies as st
 
 from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import UsageError
-from heterofedsyn.privacy.noise import Calibration
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Answer, decode
 from heterofedsyn.protocol.limits import MOST_QUERY_BYTES
-from heterofedsyn.site.agent import Agent, Reason, Refused
+from heterofedsyn.protocol.refusal import Reason, Refused
+from heterofedsyn.protocol.socket import ask
+from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.log import MOST_LINES, SPELL_SECONDS, PacedLog
-from heterofedsyn.site.server import (
-    MOST_CONNECTIONS,
-    MOST_UNREAD_BYTES,
-    Answering,
-    Service,
-    _peer,
-    ask,
-)
+from heterofedsyn.site.server import MOST_CONNECTIONS, MOST_UNREAD_BYTES, Answering, Service, _peer
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
 from site_support import approved_study, make_message, make_settings, make_site
 from support import categories
@@ -157,7 +153,7 @@ def test_folder_and_socket_have_exactly_the_modes_that_let_the_group_in(place: P
             assert stat.S_IMODE(folder.st_mode) == 0o750
             assert stat.S_IMODE(at.st_mode) == 0o660
             for found in (folder, at):
-                assert (found.st_uid, found.st_gid) == (os.geteuid(), settings.group_id)
+                assert (found.st_uid, found.st_gid) == (os.geteuid(), settings.group_id())
         assert os.umask(0) == 0, "the mask of the process is as it was"
     finally:
         os.umask(former)
@@ -207,7 +203,8 @@ from pathlib import Path
 import heterofedsyn.cli.app, heterofedsyn.cli.site, heterofedsyn.cli._show
 import heterofedsyn.hub.planning.preview
 import heterofedsyn.site.agent, heterofedsyn.site.create, heterofedsyn.sources.csv_file
-from heterofedsyn.site.server import Refused, ask
+from heterofedsyn.protocol.refusal import Refused
+from heterofedsyn.protocol.socket import ask
 user, group, shared = (int(word) for word in sys.argv[1:4])
 os.setgroups([shared])
 os.setgid(group)
@@ -604,10 +601,10 @@ class Gate:
     def __init__(self) -> None:
         self.begun, self.free = threading.Event(), threading.Event()
 
-    def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
+    def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
         self.begun.set()
         assert self.free.wait(60)
-        return np.zeros(integers, dtype=np.int64)
+        return np.zeros(terms.integers, dtype=np.int64)
 
 
 def test_at_the_end_who_has_the_turn_is_answered_and_who_waits_is_refused_and_charged_nothing(
@@ -725,26 +722,38 @@ def test_a_second_agent_on_the_same_ledger_refuses_to_start(place: Path) -> None
     assert not settings.socket.exists()
 
 
-def test_a_signal_after_the_end_writes_to_no_file(place: Path) -> None:
+def test_a_signal_after_the_end_reaches_no_other_connection(place: Path) -> None:
     settings = make_settings(place)
     service = Service(Echo(), settings, log=lambda line: None)
     with service:
-        waker = service._waker
+        assert service._listener is not None
+        number = service._listener.fileno()
         thread = threading.Thread(target=service.run)
         thread.start()
         service.stop()
         thread.join(30)
-    # The number of a closed pipe is soon that of another file.
-    with (place / "another").open("wb", buffering=0) as file:
-        os.dup2(file.fileno(), waker)
-        try:
-            service.stop()
-            service.stop()
-        finally:
-            os.close(waker)
-    assert (place / "another").read_bytes() == b""
+    # The number of a closed socket is soon that of another.
+    here, there = socket.socketpair()
+    with here, there, ExitStack() as stack:
+        if number not in (here.fileno(), there.fileno()):
+            os.dup2(here.fileno(), number)
+            stack.callback(os.close, number)
+        service.stop()
+        service.stop()
+        here.sendall(b"still there")
+        assert there.recv(100) == b"still there"
     service.stop()
     service.close()
+
+
+def test_a_service_that_is_told_to_stop_before_it_runs_ends_at_once(place: Path) -> None:
+    settings = make_settings(place)
+    write_settings(settings)
+    service = Service(Echo(), settings, log=lambda line: None)
+    service.stop()
+    with service:
+        service.run()
+    assert not settings.socket.exists()
 
 
 # SETTINGS AND LOG WHILE IT SERVES

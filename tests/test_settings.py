@@ -18,7 +18,7 @@ from site_support import SCHEMA, make_settings, make_site
 def test_settings_come_back_from_their_file(tmp_path: Path) -> None:
     settings = make_site(tmp_path, unit="person")
     assert SiteSettings.load(settings.folder) == settings
-    assert settings.public == SCHEMA
+    assert settings.load_schema() == SCHEMA
 
 
 def test_caps_are_amounts_of_rho(tmp_path: Path) -> None:
@@ -30,12 +30,12 @@ def test_caps_are_amounts_of_rho(tmp_path: Path) -> None:
 def test_users_and_groups_may_be_names_or_numbers(tmp_path: Path) -> None:
     named = make_settings(tmp_path, engine="daemon", group="daemon")
     numbered = make_settings(tmp_path, engine="1", group="1")
-    assert named.askers == numbered.askers == {1, os.geteuid()}
-    assert named.group_id == numbered.group_id == 1
+    assert named.askers() == numbered.askers() == {1, os.geteuid()}
+    assert named.group_id() == numbered.group_id() == 1
     assert group_of("daemon") == group_of("1") == "daemon"
     for wrong in (
-        lambda: make_settings(tmp_path, engine="nobody-at-all").askers,
-        lambda: make_settings(tmp_path, group="nobody-at-all").group_id,
+        make_settings(tmp_path, engine="nobody-at-all").askers,
+        make_settings(tmp_path, group="nobody-at-all").group_id,
         lambda: group_of("nobody-at-all"),
     ):
         with pytest.raises(UsageError, match=r"there is no (user|group) 'nobody-at-all'"):
@@ -47,12 +47,12 @@ def test_an_engine_of_the_agents_own_user_and_an_open_anchor_are_remarked(tmp_pa
     apart = make_settings(tmp_path, engine=other)
     folder = apart.anchor.parent
     folder.chmod(0o755)
-    assert list(apart.remarks) == []
-    (same,) = make_settings(tmp_path, engine=str(os.geteuid())).remarks
+    assert list(apart.remarks()) == []
+    (same,) = make_settings(tmp_path, engine=str(os.geteuid())).remarks()
     assert "the agent's own user" in same
     for mode in (0o775, 0o757, 0o1777):
         folder.chmod(mode)
-        (remark,) = apart.remarks
+        (remark,) = apart.remarks()
         assert f"others can write in {folder}" in remark
 
 

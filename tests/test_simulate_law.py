@@ -78,14 +78,6 @@ class Told:
         return self._replies.pop(0)
 
 
-@pytest.fixture
-def desk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Desk:
-    monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path, capsys)
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("unit", [None, "person"])
 @pytest.mark.parametrize("kind", list(Split))

@@ -34,9 +34,10 @@ from heterofedsyn.marginals.counting import Marginal
 from heterofedsyn.marginals.counts import PairCounts
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.ledger import Ledger
-from heterofedsyn.privacy.noise import Calibration, SecureNoise, SimulatedNoise
-from heterofedsyn.privacy.trust import Local
+from heterofedsyn.privacy.noise import SecureNoise, SimulatedNoise
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Answer, Part, Plan, Query, Released, decode, encode
+from heterofedsyn.protocol.terms import terms_of
 from heterofedsyn.schema import EncodedTable
 from heterofedsyn.site import Site
 from support import NoNoise, categories, dependent_table, make_plan
@@ -234,8 +235,8 @@ def test_no_integer_is_rounded_on_its_way_out(statistic: Statistic, exact: Seque
 
         simulated = True
 
-        def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
-            return np.ones(integers, dtype=np.int64)
+        def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
+            return np.ones(terms.integers, dtype=np.int64)
 
     schema = categories(2, 3)
     plan = make_plan(schema)
@@ -301,9 +302,9 @@ def test_no_two_threads_spend_the_same_budget_or_draw_for_the_same_query(
         return booked
 
     class Slow(FreshNoise):
-        def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
+        def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
             time.sleep(0.02)
-            return super().draw(calibration, integers, key)
+            return super().draw(terms, alone, key)
 
     monkeypatch.setattr(Ledger, "charge", hesitating)
     agent = site(noise=Slow())
@@ -395,8 +396,10 @@ def test_a_query_that_needs_too_much_work_is_refused(statistics: list[Statistic]
 def test_noise_beyond_64_bits_is_refused_and_never_cut_off() -> None:
     with pytest.raises(UsageError, match="rows per unit"):
         make_plan(SCHEMA, unit="id", rows_per_unit=10**18)
-    with pytest.raises(PrivacyRefusal):
-        Calibration.of(1e12, Budget(1e-3), 1, Local(1))
+    plan = make_plan(SCHEMA, unit="id", rows_per_unit=10_000)
+    pair = Dependence(SCHEMA.domain.pairs()[0])
+    with pytest.raises(PrivacyRefusal, match="64-bit"):
+        terms_of(Part(pair, 1e-10), SCHEMA.domain, plan)
 
 
 _FIRST_DECODING = """

@@ -28,7 +28,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from heterofedsyn.bench.fresh import in_fresh_process
+from heterofedsyn.bench.fresh_process import in_fresh_process
 from heterofedsyn.bench.scale import read_only
 from heterofedsyn.errors import DataError, HeterofedsynError, UsageError
 from heterofedsyn.schema import Schema, draft, encode

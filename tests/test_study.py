@@ -29,6 +29,14 @@ def test_a_study_comes_back_from_its_file_with_its_fingerprint(tmp_path: Path) -
     assert again.encoding == with_atoms(hospital_schema())
 
 
+def test_what_a_study_says_is_worked_out_once() -> None:
+    study = a_study()
+    assert study.public is study.public
+    assert study.encoding is study.encoding
+    assert study.plan.budget is study.plan.budget
+    assert study.fingerprint is study.fingerprint
+
+
 @pytest.mark.parametrize(
     ("terms", "words"),
     [

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from heterofedsyn.cli.app import run
-from heterofedsyn.engines.nvflare.job import EngineError, read_progress
+from heterofedsyn.engines.nvflare.job import read_progress
 from heterofedsyn.engines.nvflare.task import unpack
+from heterofedsyn.errors import EngineError
 from heterofedsyn.hub import make_method
 from heterofedsyn.protocol import Study
 from heterofedsyn.simulate.hospitals import hospital_schema

@@ -9,10 +9,21 @@ from hypothesis import strategies as st
 from numpy.random import Generator
 
 from heterofedsyn._arrays import Codes, Floats
-from heterofedsyn.marginals import Flat, count_pairs
+from heterofedsyn.hub.release.accuracy import accuracy_of
+from heterofedsyn.marginals import Flat, Grouped, Haar, TableCounts, Total, count_pairs
+from heterofedsyn.marginals.statistics import haar_levels
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique, Domain, EncodedTable
-from heterofedsyn.synthesis import SYNTHESIZERS, Consistency, Gum, Measurement, Targets
+from heterofedsyn.synthesis import (
+    REBUILDS,
+    SYNTHESIZERS,
+    Consistency,
+    Denoising,
+    Gum,
+    Measured,
+    Measurement,
+    Targets,
+)
 from heterofedsyn.synthesis.allocation import allocate
 from heterofedsyn.synthesis.consistency import norm_sub
 from heterofedsyn.synthesis.gum import run_pass
@@ -92,6 +103,96 @@ def test_a_pair_measured_twice_is_combined_by_inverse_variance() -> None:
     both = first.combine(second)
     assert both.values == pytest.approx([1.0, 2.0])
     assert both.variance == pytest.approx(0.75)
+
+
+HALVES = {"a": (0, 0, 1, 1), "b": (0, 0, 0, 1, 1, 2)}
+ASKED: dict[str, tuple[Measured, ...]] = {
+    "consistency": (
+        Total(),
+        *(Flat(single) for single in DOMAIN.singles()),
+        *(Flat(pair) for pair in (("a", "b"), ("b", "d"))),
+    ),
+    "denoising": (
+        Total(),
+        Flat(("a",)),
+        *(Haar(("b",), level) for level in range(haar_levels(6))),
+        *(Flat((name,)) for name in ("c", "d")),
+        Grouped(("a", "b"), (HALVES["a"], HALVES["b"])),
+        Grouped(("b", "c"), (HALVES["b"], (0, 1, 2))),
+    ),
+}
+"""For every rebuild, one statistic of each kind that it understands."""
+
+
+def measured(statistics: tuple[Measured, ...], variance: float, seed: int) -> list[Measurement]:
+    """Noisy answers about one table."""
+    counts = TableCounts(dependent_table(DOMAIN, 500))
+    rng = np.random.default_rng(seed)
+    return [
+        Measurement(
+            statistic,
+            Noisy(
+                np.asarray(statistic.exact(counts), dtype=np.float64)
+                + rng.normal(0, variance**0.5, statistic.integers(DOMAIN)),
+                variance,
+            ),
+        )
+        for statistic in statistics
+    ]
+
+
+@pytest.mark.parametrize("rebuild", sorted(REBUILDS))
+class TestWhatIsMeasuredTwice:
+    """It is known better, by inverse variance, whatever becomes of it."""
+
+    def both(self, rebuild: str) -> tuple[Targets, Targets]:
+        """All that was measured twice as it is, and each with the mean of its two answers."""
+        first, second = measured(ASKED[rebuild], 30.0, 1), measured(ASKED[rebuild], 90.0, 2)
+        means = [
+            Measurement(one.statistic, one.noisy.combine(other.noisy))
+            for one, other in zip(first, second, strict=True)
+        ]
+        schema, kind = as_schema(DOMAIN, label="d"), REBUILDS[rebuild]()
+        twice = Targets(schema, (*first, *second), kind)
+        twice.rebuild.check(twice)
+        return twice, Targets(schema, tuple(means), kind)
+
+    def test_is_estimated_from_the_mean_of_both(self, rebuild: str) -> None:
+        twice, once = self.both(rebuild)
+        assert twice.total == pytest.approx(once.total)
+        assert twice.pairs == once.pairs
+        for name in DOMAIN.names:
+            assert twice.estimates.values[name] == pytest.approx(once.estimates.values[name])
+            assert twice.estimates.singles[name] == pytest.approx(once.estimates.singles[name])
+        for pair in once.pairs:
+            assert twice.estimates.pairs[pair] == pytest.approx(once.estimates.pairs[pair])
+
+    def test_has_the_stated_error_of_the_mean_of_both(self, rebuild: str) -> None:
+        twice, once = self.both(rebuild)
+        for clique in [(), *DOMAIN.singles(), *once.pairs]:
+            stated, wanted = (accuracy_of([t], clique, None, 1.0) for t in (twice, once))
+            assert stated.standard_error == pytest.approx(wanted.standard_error)
+
+    @pytest.mark.thorough
+    @pytest.mark.parametrize("synthesizer", sorted(SYNTHESIZERS))
+    def test_gives_the_rows_of_the_mean_of_both(self, rebuild: str, synthesizer: str) -> None:
+        made = [
+            SYNTHESIZERS[synthesizer]().synthesize(targets, 200, np.random.default_rng(4))
+            for targets in self.both(rebuild)
+        ]
+        assert np.array_equal(made[0].codes, made[1].codes)
+
+
+def test_of_counts_and_differences_the_one_is_used_whose_error_is_stated() -> None:
+    flat = Targets(
+        as_schema(DOMAIN),
+        tuple(measured((*ASKED["denoising"][:2], Flat(("b",)), *ASKED["denoising"][5:7]), 30, 1)),
+        Denoising(),
+    )
+    both = flat.with_measured(tuple(measured(ASKED["denoising"][2:5], 9_000, 2)))
+    assert both.estimates.values["b"] == pytest.approx(flat.estimates.values["b"])
+    stated, wanted = (accuracy_of([t], "b", None, 1.0) for t in (both, flat))
+    assert stated.standard_error == pytest.approx(wanted.standard_error)
 
 
 @given(

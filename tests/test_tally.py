@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heterofedsyn import marginals
-from heterofedsyn.bench.fresh import in_fresh_process
+from heterofedsyn.bench.fresh_process import in_fresh_process
 from heterofedsyn.errors import DataError
 from heterofedsyn.marginals import Counts, TableCounts, Tally, count_pairs
 from heterofedsyn.marginals.counts import PairCounts, View, whole

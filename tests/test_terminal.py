@@ -231,7 +231,7 @@ def test_ledger_log_and_receipt_show_what_a_hub_chose_as_letters(
 
     from cryptography.hazmat.primitives.asymmetric import ed25519
 
-    from heterofedsyn.cli import site
+    from heterofedsyn.cli.site.serve import log_line
     from heterofedsyn.marginals.statistics import Flat
     from heterofedsyn.protocol import Part, Query, encode
     from heterofedsyn.site.agent import Agent
@@ -243,7 +243,7 @@ def test_ledger_log_and_receipt_show_what_a_hub_chose_as_letters(
         study=study.fingerprint, number=0, label=NASTY[:60], parts=(Part(Flat(("a0",)), 0.1),)
     )
     with Books.open(settings.folder, settings.anchor) as books:
-        Agent(settings, books, log=site._log).answer(encode(asked))
+        Agent(settings, books, log=log_line).answer(encode(asked))
     check(*steward.capsys.readouterr())
     for words in (["ledger"], ["ledger", "--json"], ["receipt", "study.toml", "--out", "r.json"]):
         said = steward(*words)

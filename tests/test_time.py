@@ -43,6 +43,7 @@ from heterofedsyn.marginals.statistics import (
     Total,
 )
 from heterofedsyn.protocol import Part, Query
+from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.schema import (
     CategoricalColumn,
     Domain,
@@ -55,7 +56,7 @@ from heterofedsyn.schema import (
     _units,
 )
 from heterofedsyn.site import agent, schedule
-from heterofedsyn.site.agent import Agent, Reason, Refused
+from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.answering import Desk, Price
 from heterofedsyn.site.consent import recorded
 from heterofedsyn.site.counting import Counted, count
@@ -295,7 +296,7 @@ def test_a_dependence_score_is_exact_however_large_the_counts_are(cells: list[in
     apart = abs(total * exact - np.outer(exact.sum(axis=1), exact.sum(axis=0))).sum()
     units = statistics.UNITS_PER_COUNT
     expected = (2 * units * apart + total) // max(1, 2 * total)
-    assert Dependence(("a", "b")).exact(held)[0] == expected
+    assert Dependence(("a", "b")).exact(held).values[0] == expected
 
 
 # READING
@@ -521,10 +522,10 @@ def test_a_study_that_asked_too_much_in_vain_takes_no_tick_and_hears_so_on_one(
 
 def test_a_site_without_ticks_or_a_declared_size_is_remarked_on(tmp_path: Path) -> None:
     settings = make_site(tmp_path)
-    usual = len(settings.remarks)
+    usual = len(settings.remarks())
     for terms in ({"tick": 0.0}, {"rows": None}):
         changed = SiteSettings(**{**_terms(settings), **terms})
-        assert len(changed.remarks) == usual + 1
+        assert len(changed.remarks()) == usual + 1
     for wrong in ({"tick": -1.0}, {"tick": float("nan")}, {"tick": 61.0}, {"rows": 0}):
         with pytest.raises(UsageError, match=f"{next(iter(wrong))} .* must be in"):
             SiteSettings(**{**_terms(settings), **wrong})

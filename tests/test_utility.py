@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from heterofedsyn.bench.benchmark_tables import real_table
 from heterofedsyn.bench.paper.published import MEASURES, overall
-from heterofedsyn.bench.tables import real_table
 from heterofedsyn.evaluation import Evaluator, total_variation
 from heterofedsyn.schema import Schema, encode
 from heterofedsyn.simulate import FederatedSynthesizer

@@ -55,7 +55,7 @@ def differences(counts: Floats) -> list[Floats]:
     )
     exact = TableCounts(table)
     levels = range(haar_levels(counts.size))
-    return [Haar(("a",), level).exact(exact).astype(np.float64) for level in levels]
+    return [Haar(("a",), level).exact(exact).values.astype(np.float64) for level in levels]
 
 
 # HAAR

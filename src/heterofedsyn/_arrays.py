@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -14,6 +15,13 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Codes = NDArray[np.unsignedinteger[Any]]
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """Integers that still tell of rows; nothing but `privacy.noise.add_noise` lets them out."""
+
+    values: Integers
 
 
 def float_text(number: float) -> str:

@@ -94,9 +94,9 @@ def open_inside(folder: str | os.PathLike[str], name: str, most: int) -> Buffere
 def digest_of(file: BufferedReader) -> str:
     """SHA-256 of an open file, which is at its beginning again afterwards."""
     file.seek(0)
-    found = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
     file.seek(0)
-    return found
+    return digest
 
 
 def check_place(target: Path) -> None:
@@ -131,25 +131,21 @@ def written_whole(target: Path) -> Iterator[Path]:
     Raises:
         UsageError: if the target is a link.
     """
-    check_no_link(target)
-    place = _real(target)
-    missing = [folder for folder in place.parents if not folder.exists()]
-    partial = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
-    try:
-        partial.mkdir(parents=True)
-        yield partial
-        for path in (*partial.iterdir(), partial):
-            _flush(path)
-        _put(partial, place)
-        for folder in (place.parent, *(folder.parent for folder in missing)):
-            _flush(folder)
-    except OSError as error:
-        raise HeterofedsynError(f"cannot write {target}: {reason(error)}") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        for folder in missing:
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
+    with _beside(target) as (place, partial):
+        missing = [folder for folder in place.parents if not folder.exists()]
+        try:
+            partial.mkdir(parents=True)
+            yield partial
+            for path in (*partial.iterdir(), partial):
+                _flush(path)
+            _put(partial, place)
+            for folder in (place.parent, *(folder.parent for folder in missing)):
+                _flush(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+            for folder in missing:
+                if folder.is_dir() and not any(folder.iterdir()):
+                    folder.rmdir()
 
 
 @contextmanager
@@ -161,25 +157,32 @@ def file_written_whole(target: Path) -> Iterator[Path]:
     Raises:
         UsageError: if the target is a link.
     """
+    with _beside(target) as (place, partial):
+        try:
+            yield partial
+            _flush(partial)
+            partial.replace(place)
+            _flush(place.parent)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[tuple[Path, Path]]:
+    """Where a target will be, from the root, and a free name beside it; what fails is worded."""
     check_no_link(target)
     place = _real(target)
-    partial = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
-        yield partial
-        _flush(partial)
-        partial.replace(place)
-        _flush(place.parent)
+        yield place, place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     except OSError as error:
         raise HeterofedsynError(f"cannot write {target}: {reason(error)}") from None
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _check_regular(file: BufferedReader, most: int) -> None:
-    found = os.fstat(file.fileno())
-    if not stat.S_ISREG(found.st_mode):
+    there = os.fstat(file.fileno())
+    if not stat.S_ISREG(there.st_mode):
         raise OSError(errno.EINVAL, "this is no regular file")
-    if found.st_size > most:
+    if there.st_size > most:
         raise OSError(errno.EFBIG, f"this has more than {most:,} bytes")
 
 

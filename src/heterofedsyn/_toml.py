@@ -1,4 +1,8 @@
-"""TOML text of plain values, as people would write it."""
+"""TOML text of plain values, as people would write it.
+
+Reading is the standard library's. Writing is ours: a schema's text is part of every release, whose
+bytes stay as they are, and tomli-w would give each of a column's values a line of its own.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +50,13 @@ def _check_names(text: str) -> None:
     """Refuse a dotted name on which the parser would spend the square of its parts in time."""
     place = 0
     while place < len(text):
-        if found := _NO_NAME.match(text, place):
-            place = found.end()
-        elif found := _NAME.match(text, place):
-            if found.end() - place > 2 * _MOST_PARTS and _LONG_NAME.match(text, place):
+        if match := _NO_NAME.match(text, place):
+            place = match.end()
+        elif match := _NAME.match(text, place):
+            if match.end() - place > 2 * _MOST_PARTS and _LONG_NAME.match(text, place):
                 line = text.count("\n", 0, place) + 1
                 raise NotToml(f"line {line} holds a name of more than {_MOST_PARTS} parts")
-            place = found.end()
+            place = match.end()
 
 
 def to_toml(values: Mapping[str, Any]) -> str:

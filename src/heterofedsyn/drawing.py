@@ -1,7 +1,9 @@
 """Figures as small SVG: one palette, no style sheet inside, the same bytes for the same figure.
 
 Colours are plain attributes taken from one palette, so a page may give each of them another value
-by a rule such as `[fill="#0072b2"]`, and a file of its own looks right as it is.
+by a rule such as `[fill="#0072b2"]`, and a file of its own looks right as it is. That is why the
+drawing is made lean here: minifiers shorten styles but do not make them attributes, and the one in
+Python (scour) has had no release for years.
 """
 
 from __future__ import annotations
@@ -222,36 +224,36 @@ def _look(node: ElementTree.Element) -> tuple[tuple[str, str], ...] | None:
 
 
 def _attributes(node: ElementTree.Element, ids: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    kept: dict[str, str] = {}
     for key, value in node.attrib.items():
         if key == "id":
             if value in ids:
-                found["id"] = ids[value]
+                kept["id"] = ids[value]
         elif key == "style":
-            found |= _styles(value)
+            kept |= _styles(value)
         elif key == _XLINK:
-            found["href"] = f"#{ids[value.removeprefix('#')]}"
+            kept["href"] = f"#{ids[value.removeprefix('#')]}"
         elif key == "clip-path":
-            found[key] = f"url(#{ids[value.removeprefix('url(#').removesuffix(')')]})"
+            kept[key] = f"url(#{ids[value.removeprefix('url(#').removesuffix(')')]})"
         elif key == "transform" and value.startswith("rotate(-0 "):
             continue
         elif key == "d":
-            found[key] = _path(value)
+            kept[key] = _path(value)
         elif key in ("transform", "x", "y", "width", "height"):
-            found[key] = _rounded(value)
+            kept[key] = _rounded(value)
         else:
-            found[key] = value
-    return {key: value for key, value in found.items() if _USUAL.get(key) != value}
+            kept[key] = value
+    return {key: value for key, value in kept.items() if _USUAL.get(key) != value}
 
 
 def _styles(text: str) -> dict[str, str]:
     """Declarations as attributes; the font is the whole drawing's."""
-    found = {}
+    attributes = {}
     for declaration in text.split(";"):
         key, _, value = (part.strip() for part in declaration.partition(":"))
         if key and key != "font-family":
-            found[key] = value.removesuffix("px") if key == "font-size" else value
-    return found
+            attributes[key] = value.removesuffix("px") if key == "font-size" else value
+    return attributes
 
 
 def _rounded(text: str) -> str:

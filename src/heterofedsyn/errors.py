@@ -34,6 +34,18 @@ class ProtocolError(HeterofedsynError):
     """A message is malformed, or an answer does not belong to its query."""
 
 
+class QuorumLost(ProtocolError):
+    """Too few sites answered; the study can be resumed once they do."""
+
+
+class JournalError(HeterofedsynError):
+    """The rounds that a hub keeps are damaged, or do not belong to the study."""
+
+
+class EngineError(HeterofedsynError):
+    """The engine that carries messages did not do what it was asked."""
+
+
 class UsageError(HeterofedsynError):
     """A request that cannot be carried out as worded: a wrong option, setting or schema."""
 
@@ -48,6 +60,10 @@ class PrivacyRefusal(HeterofedsynError):
     """Refused because it would cost more privacy than was allowed, or could not be protected."""
 
     exit_code = 3
+
+
+class NotApproved(PrivacyRefusal):
+    """The steward has not consented to this study as it is now."""
 
 
 class BudgetExceeded(PrivacyRefusal):

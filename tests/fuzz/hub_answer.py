@@ -8,10 +8,12 @@ import numpy as np
 
 from agent_support import SCHEMA, FreshNoise
 from fuzz.law import lawful
-from heterofedsyn.hub.replies import Absence, Roll, receive
+from heterofedsyn.hub.quorum import Roll
+from heterofedsyn.hub.replies import Absence, receive
 from heterofedsyn.marginals import Flat, Grouped, Haar, Sketched, Total
 from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.protocol import Answer, Part, Query, decode, encode
+from heterofedsyn.protocol.terms import stated_terms
 from heterofedsyn.site import Site
 from support import dependent_table, make_plan
 
@@ -34,6 +36,7 @@ _QUERY = Query(
         )
     ),
 )
+_TERMS = [stated_terms(part, SCHEMA.domain, _PLAN) for part in _QUERY.parts]
 _MOST_ROWS = 10_000
 
 
@@ -60,13 +63,13 @@ def fuzz_one(data: bytes) -> None:
         return
     others = [decode(good, Answer) for good in _others()]
     for most in (None, _MOST_ROWS):
-        round_ = receive(_QUERY, [answer, *others], SCHEMA.domain, _PLAN, _PLAN.sites, most)
+        round_ = receive(_QUERY, _TERMS, [answer, *others], _PLAN.sites, _PLAN, most)
         assert {reply.site for reply in round_.replies} == {*_PLAN.sites}
         assert all(not isinstance(r, Absence) or r.reason.isprintable() for r in round_.replies)
         first = lawful(lambda r=round_: Roll.of(_PLAN, 1).take(r))  # type: ignore[misc]
-        again = None if first is None else lawful(lambda f=first, r=round_: f[0].take(r))  # type: ignore[misc]
-        if again is not None:
-            _, fitted = again
+        after = None if first is None else first.roll
+        fitted = None if after is None else lawful(lambda f=after, r=round_: f.take(r))  # type: ignore[misc]
+        if fitted is not None:
             for total in fitted.totals():
                 assert np.isfinite(total.values).all()
                 assert 0 < total.variance < np.inf

@@ -9,7 +9,8 @@ from typing import Any
 
 from fuzz.law import folder, lawful
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.site.ledger.books import Books, Kept
+from heterofedsyn.site.ledger.answers import Kept
+from heterofedsyn.site.ledger.books import Books
 
 FORM = "json"
 

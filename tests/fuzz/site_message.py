@@ -11,8 +11,9 @@ from fuzz.law import SECRET, check_words, folder, lawful
 from heterofedsyn.marginals import Dependence, Flat, Grouped, Haar, Sketched, SketchKind, Total
 from heterofedsyn.marginals.counts import Counts, TableCounts
 from heterofedsyn.protocol import Answer, decode
+from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.site import Site
-from heterofedsyn.site.agent import Agent, Reason, Refused
+from heterofedsyn.site.agent import Agent
 from support import dependent_table
 
 FORM = "msgpack"

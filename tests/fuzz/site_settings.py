@@ -42,10 +42,10 @@ def fuzz_one(data: bytes) -> None:
     (place / SETTINGS).write_bytes(data)
     settings = lawful(lambda: SiteSettings.load(place))
     if settings is not None:
-        lawful(lambda: settings.askers)
-        lawful(lambda: settings.group_id)
-        lawful(lambda: settings.remarks)
-        lawful(lambda: settings.public)
+        lawful(settings.askers)
+        lawful(settings.group_id)
+        lawful(settings.remarks)
+        lawful(settings.load_schema)
         assert settings.study_cap <= settings.cap
         (place / SETTINGS).write_text(settings.to_toml(), "utf-8")
         assert SiteSettings.load(place) == settings

@@ -15,8 +15,10 @@ from agent_support import FreshNoise, approved_study, books_of, make_site
 from fuzz import site_message
 from fuzz.law import SECRET, check_words, folder, no_broken_thread
 from heterofedsyn.protocol.limits import MOST_QUERY_BYTES
-from heterofedsyn.site.agent import Agent, Refused
-from heterofedsyn.site.server import Service, ask
+from heterofedsyn.protocol.refusal import Refused
+from heterofedsyn.protocol.socket import ask
+from heterofedsyn.site.agent import Agent
+from heterofedsyn.site.server import Service
 
 FORM = "bytes"
 

@@ -32,8 +32,8 @@ from heterofedsyn.audit.subject import UNIT
 from heterofedsyn.marginals import Flat, Grouped, Haar, Sketched, Statistic, Total
 from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.protocol import Part, Plan, Query, encode
+from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.schema import EncodedTable, Schema
-from heterofedsyn.site.agent import Reason, Refused
 from heterofedsyn.site.settings import SETTINGS
 
 _COLUMNS = """\

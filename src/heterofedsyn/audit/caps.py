@@ -31,8 +31,8 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.ledger import Ledger
 from heterofedsyn.privacy.noise import SecureNoise
 from heterofedsyn.protocol import Part, Plan, Query, encode
+from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.site import Site
-from heterofedsyn.site.agent import Reason, Refused
 from heterofedsyn.site.ledger.books import Books
 
 _SCHEMA = plain_schema(3, 2)

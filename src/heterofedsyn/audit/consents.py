@@ -16,12 +16,13 @@ from heterofedsyn.audit.disk import WHEN, Serving, SiteOnDisk
 from heterofedsyn.audit.exhibit import SITE, plain_schema, plan_of
 from heterofedsyn.audit.findings import Broken, Check, Finding, require
 from heterofedsyn.audit.subject import UNIT
+from heterofedsyn.errors import NotApproved
 from heterofedsyn.marginals import Flat
 from heterofedsyn.privacy.noise import SecureNoise
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Part, Plan, Query, Study, encode
+from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.site import consent
-from heterofedsyn.site.agent import Reason, Refused
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
 
 _SCHEMA = plain_schema(3, 2)
@@ -123,7 +124,7 @@ def _check_approvals(refused: dict[str, tuple[Plan, _Change]], plan: Plan) -> No
             site = SiteOnDisk(change(made.settings, plan))
             try:
                 site.approve(proposed, _SCHEMA)
-            except consent.NotApproved:
+            except NotApproved:
                 continue
         raise Broken(f"a study of {what} was approved")
 

@@ -20,7 +20,7 @@ from unittest import mock
 import msgspec
 import numpy as np
 
-from heterofedsyn._arrays import stream
+from heterofedsyn._arrays import Exact, stream
 from heterofedsyn._words import count
 from heterofedsyn.audit import (
     agents,
@@ -62,12 +62,12 @@ from heterofedsyn.audit.subject import (
 from heterofedsyn.marginals import Flat, Sketched, SketchKind, Statistic, counting
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noise import (
-    Calibration,
     NoiseSource,
     SecureNoise,
     SimulatedNoise,
     add_noise,
 )
+from heterofedsyn.privacy.terms import Noised, NoisyIntegers, Terms
 from heterofedsyn.protocol import Answer, Plan, Query, Released, decode, encode
 from heterofedsyn.schema import EncodedTable
 from heterofedsyn.schema import decode as decode_rows
@@ -320,12 +320,13 @@ def _door(seed: int) -> Iterator[Finding]:
     rng = stream(seed, "door")
     exact = (2**60 + rng.integers(0, 2**20, 2_000) * 2 + 1).astype(np.int64)
     budget = Budget(0.5 * (1 + 1e-9))
-    terms = Calibration(1.0, 1.0, budget, budget)
+    terms = Terms("flat", (), 1.0, 1.0, exact.size, budget.rho)
     sources: tuple[NoiseSource, ...] = (SimulatedNoise(seed, "site"), SecureNoise())
     for source in sources:
-        noisy = add_noise(exact, terms, source, b"door")
-        require(noisy.dtype == np.int64, f"{noisy.dtype} comes out of the door, not int64")
-        part = Released.of(noisy, sensitivity=1.0, sigma=1.0, rho=budget.rho)
+        noised = add_noise(Exact(exact), terms, budget, source, b"door")
+        kind = noised.values.dtype
+        require(kind == np.int64, f"{kind} comes out of the door, not int64")
+        part = Released.of(noised)
         message = encode(Answer(study="", query="", site="", simulated=True, parts=(part,)))
         data = decode(message, Answer).parts[0].data
         arrived = np.frombuffer(data, dtype="<i8")
@@ -344,7 +345,8 @@ def _lengths(seed: int) -> Iterator[Finding]:
     contents += [random, random % 100, np.where(np.arange(many) < many // 2, random, 0)]
     lengths = set()
     for values in contents:
-        part = Released.of(values.astype(np.int64), sensitivity=1.0, sigma=1.0, rho=0.5)
+        noisy = NoisyIntegers(values.astype(np.int64))
+        part = Released.of(Noised(noisy, Terms("flat", (), 1.0, 1.0, many, 0.5)))
         message = encode(Answer(study="", query="", site="", simulated=True, parts=(part,)))
         require(len(part.data) == 8 * many, "a part has not 8 bytes for each of its integers")
         lengths.add(len(message))

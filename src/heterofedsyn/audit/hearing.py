@@ -15,7 +15,8 @@ from heterofedsyn.audit import prices, reference
 from heterofedsyn.audit.findings import require
 from heterofedsyn.audit.witness import Passage, at_the_door
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.privacy.noise import Calibration, SimulatedNoise
+from heterofedsyn.privacy.noise import SimulatedNoise
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.privacy.trust import Trust
 from heterofedsyn.protocol import Plan, Query, encode
 from heterofedsyn.schema import EncodedTable
@@ -121,20 +122,20 @@ def _check_noise(
     released: dict[str, Any], passage: Passage, noise: SimulatedNoise, where: str
 ) -> None:
     """What is recorded is what the noise was drawn with, and that noise was added, all of it."""
-    used = passage.calibration
+    used = passage.terms
     for name, drawn in (
         ("sensitivity", used.sensitivity),
         ("sigma", used.sigma),
-        ("rho", used.budget.rho),
+        ("rho", used.rho),
     ):
         require(
             drawn == released[name],
             f"{where}: noise was drawn at {name} {drawn:.6g}, recorded is {released[name]:.6g}",
         )
     # As if the answer were seen by itself: whom it is hidden from must not change what is drawn.
-    price = Budget(released["rho"])
-    recorded = Calibration(released["sensitivity"], released["sigma"], price, price)
-    drawn_anew = noise.draw(recorded, passage.exact.size, passage.key)
+    figures = {name: released[name] for name in ("sensitivity", "sigma", "rho")}
+    recorded = Terms(kind="", attributes=(), integers=passage.exact.size, **figures)
+    drawn_anew = noise.draw(recorded, Budget(recorded.rho), passage.key)
     require(
         np.array_equal(passage.noisy - passage.exact, drawn_anew),
         f"{where}: what was added is not the noise of the recorded sigma",

@@ -27,8 +27,9 @@ from heterofedsyn.audit.exhibit import SITE, plain_schema, plan_of, table_of
 from heterofedsyn.audit.findings import Check, Finding, require
 from heterofedsyn.errors import BudgetExceeded, UsageError
 from heterofedsyn.marginals import Flat
-from heterofedsyn.privacy.budget import together
-from heterofedsyn.privacy.noise import Calibration, SecureNoise, SimulatedNoise
+from heterofedsyn.privacy.budget import Budget, together
+from heterofedsyn.privacy.noise import SecureNoise, SimulatedNoise
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Part, Query, encode
 from heterofedsyn.site import Site
 
@@ -109,10 +110,10 @@ class _Meeting:
     both: threading.Barrier
     simulated = False
 
-    def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
+    def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
         with suppress(threading.BrokenBarrierError):
             self.both.wait(_MEETING_SECONDS)
-        return SecureNoise().draw(calibration, integers, key)
+        return SecureNoise().draw(terms, alone, key)
 
 
 def _at_once(seed: int) -> Iterator[Finding]:

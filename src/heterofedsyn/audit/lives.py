@@ -42,8 +42,9 @@ from heterofedsyn.marginals import Flat
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.noise import SecureNoise
 from heterofedsyn.protocol import Part, Query, encode
-from heterofedsyn.site.agent import Reason, Refused
-from heterofedsyn.site.ledger.books import Account, Books
+from heterofedsyn.protocol.refusal import Reason, Refused
+from heterofedsyn.site.ledger.books import Books
+from heterofedsyn.site.ledger.entries import Account
 
 _SCHEMA = plain_schema(3, 2)
 _PLANS = tuple(plan_of(_SCHEMA, seed, epsilon=2.0) for seed in range(3))

@@ -25,7 +25,7 @@ import numpy as np
 
 from heterofedsyn.audit.findings import Broken, require
 from heterofedsyn.audit.hearing import loss
-from heterofedsyn.hub import Release, federate
+from heterofedsyn.hub import Release, Request, converse, drive
 from heterofedsyn.hub.methods.base import Method
 from heterofedsyn.marginals import Counts, TableCounts
 from heterofedsyn.protocol import Answer, Plan, Query, decode, encode
@@ -160,7 +160,8 @@ def distance(one: Recorded, other: Recorded) -> Fraction:
         replies = {site: decode(reply, Answer).parts for site, reply in said.items()}
         for place, part in enumerate(decode(message, Query).parts):
             apart = {
-                site: part.statistic.exact(counts[1][site]) - part.statistic.exact(counts[0][site])
+                site: part.statistic.exact(counts[1][site]).values
+                - part.statistic.exact(counts[0][site]).values
                 for site in said
             }
             if plan.trust != "local":  # only the sum is seen
@@ -181,19 +182,16 @@ def rebuilt(one: Recorded) -> dict[str, bytes]:
         Broken: if the hub asks for something else than it did in the run.
     """
     schema, plan, method = one.begun
-    study = federate(schema, plan, method)
     left = dict(one.rounds)
-    try:
-        query = next(study)
-        while True:
-            said = left.pop(encode(query), None)
-            if said is None:
-                raise Broken("a hub with the same answers asks for something else")
-            answers = [decode(said[site], Answer) for site in plan.sites if site in said]
-            heard = answers if plan.trust == "local" else [run_module.summed(answers)]
-            query = study.send(heard)
-    except StopIteration as stop:
-        release: Release = stop.value
+
+    def recorded(request: Request) -> list[Answer]:
+        said = left.pop(encode(request.query), None)
+        if said is None:
+            raise Broken("a hub with the same answers asks for something else")
+        answers = [decode(said[site], Answer) for site in plan.sites if site in said]
+        return answers if plan.trust == "local" else [run_module.summed(answers)]
+
+    release = drive(converse(schema, plan, method), recorded)
     with TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
         return files_in(release.save(Path(place) / "release"))
 

@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from heterofedsyn._arrays import Integers, stream
+from heterofedsyn._arrays import Exact, Integers, stream
 from heterofedsyn.audit import prices, reference, surroundings
 from heterofedsyn.audit.clock import stopped_clock
 from heterofedsyn.audit.disk import SiteOnDisk
@@ -40,14 +40,14 @@ from heterofedsyn.privacy.goodness import (
     tails_p_value,
 )
 from heterofedsyn.privacy.noise import (
-    MOST_SIGMA,
-    Calibration,
     NoiseSource,
     SecureNoise,
     SimulatedNoise,
     add_noise,
 )
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Answer, Query, decode, encode
+from heterofedsyn.protocol.terms import MOST_SIGMA
 from heterofedsyn.schema import EncodedTable
 from heterofedsyn.simulate.run import run_study
 from heterofedsyn.site import Site
@@ -144,11 +144,12 @@ def _together(seen: _Seen) -> Iterator[Finding]:
 
 def _large(effort: Effort, seed: int) -> Iterator[Finding]:
     """Both sources at sigmas that tiny prices mean, as sites add them, and up to the largest."""
-    exact = np.zeros(max(10_000, effort.draws // 3), dtype=np.int64)
+    exact = Exact(np.zeros(max(10_000, effort.draws // 3), dtype=np.int64))
     sources: tuple[NoiseSource, ...] = (SecureNoise(), SimulatedNoise(seed, SITE))
     for source, sigma in product(sources, _LARGE):
         price = Budget(1 / (2 * sigma**2) * (1 + 1e-9))
-        noise = add_noise(exact, Calibration(1.0, sigma, price, price), source, b"large")
+        terms = Terms("flat", (), 1.0, sigma, exact.values.size, price.rho)
+        noise: Integers = add_noise(exact, terms, price, source, b"large").values
         yield Finding.of_chance(
             f"sigma {sigma:.4g}, {'seeded' if source.simulated else 'OpenDP'}",
             gaussian_p_value(noise, sigma),
@@ -174,8 +175,9 @@ def _far(effort: Effort) -> Iterator[Finding]:
     """So many draws that the tails beyond 4 sigma are seen: noise has no end within reach."""
     many = _FAR_DRAWS * max(1, effort.draws // USUAL.draws)
     price = Budget(1 / (2 * _FAR**2) * (1 + 1e-9))
-    terms = Calibration(1.0, _FAR, price, price)
-    noise = add_noise(np.zeros(many, dtype=np.int64), terms, SecureNoise(), b"far")
+    terms = Terms("flat", (), 1.0, _FAR, many, price.rho)
+    nothing = Exact(np.zeros(many, dtype=np.int64))
+    noise = add_noise(nothing, terms, price, SecureNoise(), b"far").values
     beyond = int((np.abs(noise) > 4 * _FAR).sum())
     yield Finding.of_chance(
         "far tails, OpenDP",
@@ -309,7 +311,7 @@ def _studies(seed: int) -> dict[str, tuple[Integers, float]]:
         require(len(large) >= 2, "a study asked its sites for nothing")
         for place, passage in enumerate(large):
             added = passage.noisy - passage.exact
-            found[f"run {run}, release {place}"] = added, passage.calibration.sigma
+            found[f"run {run}, release {place}"] = added, passage.terms.sigma
     return found
 
 

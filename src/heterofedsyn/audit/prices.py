@@ -12,7 +12,6 @@ from heterofedsyn.audit.effort import Effort
 from heterofedsyn.audit.findings import Finding, require
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.privacy.budget import Budget, Conversion, together
-from heterofedsyn.privacy.noise import Calibration
 from heterofedsyn.privacy.trust import Local, SecureAggregation, Trust
 
 _DIGITS = 50
@@ -125,7 +124,7 @@ def calibrations(effort: Effort, seed: int) -> Iterator[Finding]:
             shared = isinstance(trust, SecureAggregation)
             share = sensitivity / math.sqrt(2 * budget.rho * (sites if shared else 1))
             try:
-                found = Calibration.of(sensitivity, budget, 100, trust)
+                sigma = trust.site_sigma(sensitivity, budget, 100)
             except PrivacyRefusal:
                 require(
                     shared and share < _LEAST_SHARE * (1 + 1e-9),
@@ -133,13 +132,13 @@ def calibrations(effort: Effort, seed: int) -> Iterator[Finding]:
                 )
                 continue
             require(
-                not shared or found.sigma >= _LEAST_SHARE,
-                f"a site adds noise of sigma {found.sigma} only, hidden in a sum",
+                not shared or sigma >= _LEAST_SHARE,
+                f"a site adds noise of sigma {sigma} only, hidden in a sum",
             )
-            price = price_of(Fraction(sensitivity) ** 2, found.sigma, 100, trust)
+            price = price_of(Fraction(sensitivity) ** 2, sigma, 100, trust)
             require(
-                price <= Fraction(found.budget.rho) <= Fraction(budget.rho),
-                f"sigma {found.sigma} costs more than the rho {budget.rho} that is charged",
+                price <= Fraction(budget.rho),
+                f"sigma {sigma} costs more than the rho {budget.rho} that is charged",
             )
             closest = max(closest, price / Fraction(budget.rho))
     yield Finding(

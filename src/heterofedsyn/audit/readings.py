@@ -187,7 +187,7 @@ def _spelt() -> Iterator[Finding]:
 
 
 def _total(counts: Counts) -> int:
-    return int(Flat(("a0",)).exact(counts).sum())
+    return int(Flat(("a0",)).exact(counts).values.sum())
 
 
 def _many(effort: Effort) -> Iterator[Finding]:
@@ -229,7 +229,7 @@ def _joint(rows: Sequence[Row], most: int, batch: int) -> Integers:
     )
     source = open_source(table.to_reader(max_chunksize=batch))
     found = count([source], schema, unit=UNIT, max_rows_per_unit=most).counts
-    return Flat(("a0", "a1")).exact(found)
+    return Flat(("a0", "a1")).exact(found).values
 
 
 def _orders(seed: int) -> Iterator[Finding]:

@@ -101,4 +101,4 @@ def _said(path: Path, message: bytes) -> bytes:
 
 def _stranger(settings: SiteSettings) -> int:
     """A user that may not ask."""
-    return max(settings.askers) + 1
+    return max(settings.askers()) + 1

@@ -23,7 +23,6 @@ from heterofedsyn.audit.subject import SITES
 from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal
 from heterofedsyn.hub import METHODS, make_method
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.privacy.noise import Calibration
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.simulate.run import run_study
 from heterofedsyn.site import Site
@@ -58,17 +57,17 @@ def _shares(effort: Effort, seed: int) -> Iterator[Finding]:
         integers = int(10 ** rng.uniform(0, 5))
         budget = Budget(shift**2 / (2 * sites * sigma**2))
         try:
-            found = Calibration.of(float(shift), budget, integers, SecureAggregation(sites))
+            share = SecureAggregation(sites).site_sigma(float(shift), budget, integers)
         except PrivacyRefusal:
             refused += 1
             continue
         answered += 1
         # One record may move one integer by all of its sensitivity, or many by a little.
         for moved, by in ((1, shift), (min(integers, shift**2), 1)):
-            cost = moved * _cost(found.sigma, sites, by)
+            cost = moved * _cost(share, sites, by)
             require(
                 cost <= budget.rho * (1 + 1e-9),
-                f"{sites} shares of sigma {found.sigma:.4g} cost rho {cost:.6g} for {moved} "
+                f"{sites} shares of sigma {share:.4g} cost rho {cost:.6g} for {moved} "
                 f"integers moved by {by}, {budget.rho:.6g} was charged",
             )
             closest = max(closest, cost / budget.rho)

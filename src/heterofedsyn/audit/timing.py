@@ -27,10 +27,11 @@ from heterofedsyn.marginals.sketch import SketchKind
 from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, Sketched, Statistic, Total
 from heterofedsyn.privacy.noise import SecureNoise
 from heterofedsyn.protocol import Part, Query, encode
+from heterofedsyn.protocol.socket import ask
 from heterofedsyn.schema import EncodedTable, Schema
 from heterofedsyn.schema.columns import IntegerColumn
 from heterofedsyn.schema.table import decode
-from heterofedsyn.site.server import Service, ask
+from heterofedsyn.site.server import Service
 from heterofedsyn.site.settings import SETTINGS, propose
 
 SCHEMA = Schema(

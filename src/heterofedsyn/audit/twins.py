@@ -14,7 +14,9 @@ from tempfile import TemporaryDirectory
 
 from heterofedsyn.audit.disk import SiteOnDisk
 from heterofedsyn.audit.findings import require
-from heterofedsyn.site.ledger.books import LEDGER, Account, Books
+from heterofedsyn.site.ledger.agreement import LEDGER
+from heterofedsyn.site.ledger.books import Books
+from heterofedsyn.site.ledger.entries import Account
 
 _AMPLE = 100.0
 """Epsilon of a twin's table, so that a repair leaves something to spend."""

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from unittest import mock
 
-from heterofedsyn._arrays import Integers
-from heterofedsyn.privacy.noise import Calibration, NoiseSource, add_noise
+from heterofedsyn._arrays import Exact, Integers
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.noise import NoiseSource, add_noise
+from heterofedsyn.privacy.terms import Noised, Terms
 from heterofedsyn.site import answering
 
 
@@ -17,7 +19,7 @@ class Passage:
     """One release on its way through the door."""
 
     exact: Integers
-    calibration: Calibration
+    terms: Terms
     noisy: Integers
     key: bytes
 
@@ -27,10 +29,10 @@ def at_the_door() -> Iterator[list[Passage]]:
     """What passes the door of sites in this process, in order."""
     seen: list[Passage] = []
 
-    def door(exact: Integers, calibration: Calibration, noise: NoiseSource, key: bytes) -> Integers:
-        noisy = add_noise(exact, calibration, noise, key)
-        seen.append(Passage(exact, calibration, noisy, key))
-        return noisy
+    def door(exact: Exact, terms: Terms, alone: Budget, noise: NoiseSource, key: bytes) -> Noised:
+        noised = add_noise(exact, terms, alone, noise, key)
+        seen.append(Passage(exact.values, terms, noised.values, key))
+        return noised
 
     with mock.patch.object(answering, "add_noise", door):
         yield seen

@@ -133,5 +133,8 @@ def _total(schema: Schema, most: int, fit: Fit, joint: Any) -> int:
     counts_of = mock.patch.object(spark_counting.SparkCounts, "_count", return_value=[joint])
     with mock.patch.object(spark_counting._Reading, "of", return_value=Read), counts_of:
         counts, _ = spark_counting.count([], schema, unit=UNIT, max_rows_per_unit=most)
-        require(int(Flat(("a0", "a1")).exact(counts).sum()) == int(joint.sum()), "counted wrongly")
-        return int(Total().exact(counts)[0])
+        require(
+            int(Flat(("a0", "a1")).exact(counts).values.sum()) == int(joint.sum()),
+            "counted wrongly",
+        )
+        return int(Total().exact(counts).values[0])

@@ -1,4 +1,8 @@
-"""The benchmark tables from their public origins, for those who do not have them yet."""
+"""The benchmark tables from their public origins, for those who do not have them yet.
+
+Fetching is the standard library's: downloaders such as pooch hold a file against a digest, and
+these origins publish none. What is checked instead is what the file holds.
+"""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from heterofedsyn.bench.fresh import in_fresh_process
-from heterofedsyn.bench.mixed import SET, mixed_schema, write_mixed
+from heterofedsyn.bench.benchmark_tables import random_table
+from heterofedsyn.bench.fresh_process import in_fresh_process
+from heterofedsyn.bench.mixed_table import SET, mixed_schema, write_mixed
 from heterofedsyn.bench.speed import Figure
-from heterofedsyn.bench.tables import random_table
 from heterofedsyn.hub import load
 from heterofedsyn.hub.release.sampling import write
 from heterofedsyn.marginals.counting import count_pairs, count_single
@@ -56,26 +56,26 @@ def measure(
 
 def _counting(rows: int) -> list[Figure]:
     name = f"{SET * (SET - 1) // 2} pair tables, {rows:,} rows x {SET} columns x {VALUES} values"
-    found = in_fresh_process(count_random, rows, SET).result
+    seconds = in_fresh_process(count_random, rows, SET).result
     row_pairs = rows * SET * (SET - 1) / 2
     figures = [
-        Figure(f"{name}, all cores", found["wall"], "s"),
+        Figure(f"{name}, all cores", seconds["wall"], "s"),
         Figure(
             "one row of one pair, one core",
-            found["one"] / row_pairs * 1e9,
+            seconds["one"] / row_pairs * 1e9,
             "ns",
-            f"one increment a row {found['limit'] / rows * 1e9:.2f} ns",
-            found["limit"] / rows / (found["one"] / row_pairs),
+            f"one increment a row {seconds['limit'] / rows * 1e9:.2f} ns",
+            seconds["limit"] / rows / (seconds["one"] / row_pairs),
         ),
     ]
-    if found["duckdb"] is not None:
+    if seconds["duckdb"] is not None:
         figures.append(
             Figure(
                 "one pair of it, one core",
-                found["one"] * 2 / SET / (SET - 1) * 1e3,
+                seconds["one"] * 2 / SET / (SET - 1) * 1e3,
                 "CPU ms",
-                f"DuckDB's GROUP BY {found['duckdb'] * 1e3:.0f} CPU ms",
-                found["duckdb"] / (found["one"] * 2 / SET / (SET - 1)),
+                f"DuckDB's GROUP BY {seconds['duckdb'] * 1e3:.0f} CPU ms",
+                seconds["duckdb"] / (seconds["one"] * 2 / SET / (SET - 1)),
             )
         )
     wide = in_fresh_process(count_random, rows // 10, 60).result["one"]
@@ -91,8 +91,8 @@ def _growth(rows: int) -> list[Figure]:
     many = {n: per_row_pair(n, SET) for n in (rows // 100, rows // 10, rows)}
     wide = {d: per_row_pair(rows // 10, d) for d in (10, 30, 100)}
 
-    def shown(found: dict[int, float]) -> str:
-        return ", ".join(f"{key:,}: {value:.2f}" for key, value in found.items())
+    def shown(by: dict[int, float]) -> str:
+        return ", ".join(f"{key:,}: {value:.2f}" for key, value in by.items())
 
     return [
         Figure(
@@ -213,19 +213,19 @@ def read_only(locations: list[str], names: Sequence[str]) -> int:
 
 def count_all(locations: list[str]) -> int:
     """Rows of files that are counted by all pairs."""
-    found = count([open_source(location) for location in locations], mixed_schema())
-    found.counts.prepare(map(whole, found.counts.domain.pairs()))
-    return found.counts.rows
+    counted = count([open_source(location) for location in locations], mixed_schema())
+    counted.counts.prepare(map(whole, counted.counts.domain.pairs()))
+    return counted.counts.rows
 
 
 def read_driver(location: str) -> int:
     """Rows of a query as PostgreSQL's own driver reads them."""
     import adbc_driver_postgresql.dbapi as driver
 
-    found = parse(location)
+    parsed = parse(location)
     names = ", ".join(f'"{name}"' for name in mixed_schema().domain.names)
-    with driver.connect(found.place) as connection, connection.cursor() as cursor:
-        cursor.execute(f"SELECT {names} FROM ({found.query}) AS t")
+    with driver.connect(parsed.place) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT {names} FROM ({parsed.query}) AS t")
         return sum(batch.num_rows for batch in cursor.fetch_record_batch())
 
 

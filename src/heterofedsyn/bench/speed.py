@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from heterofedsyn.bench.tables import (
+from heterofedsyn.bench.benchmark_tables import (
     ADULT_SIZES,
     data_folder,
     leaning_table,
@@ -142,9 +142,9 @@ def _gum(name: str, table: EncodedTable) -> list[Figure]:
 
     def passes(rows: int) -> list[float]:
         wanted = {
-            found.clique: found.counts.astype(np.float64).reshape(table.domain.shape(found.clique))
+            pair.clique: pair.counts.astype(np.float64).reshape(table.domain.shape(pair.clique))
             * (rows / table.rows)
-            for found in counts
+            for pair in counts
         }
         codes = np.stack([rng.permutation(rng.choice(row, rows)) for row in table.codes])
         run_pass(table.domain, codes.copy(), wanted, 0, rng)

@@ -41,6 +41,9 @@ NoiseSeed = Annotated[
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace an earlier release in --out.")
 ]
+OverwriteFile = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]
+Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study (TOML).")]
 SafeCsv = Annotated[
     bool,
     typer.Option(
@@ -52,15 +55,15 @@ SafeCsv = Annotated[
 
 def read_settings(texts: list[str] | None) -> dict[str, str]:
     """The settings of `--set`, each once."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for text in texts or []:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
             raise UsageError(f"--set {text!r} must be NAME=VALUE, such as q=0.2")
-        if name in found:
+        if name in settings:
             raise UsageError(f"--set {name} is given twice; keep one")
-        found[name] = value
-    return found
+        settings[name] = value
+    return settings
 
 
 def check_file(target: Path, *endings: str, overwrite: bool = False, option: str = "--out") -> None:

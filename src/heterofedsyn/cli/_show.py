@@ -59,9 +59,9 @@ class _Letters(io.RawIOBase):
         return True
 
     def write(self, data: Buffer, /) -> int:
-        found = bytes(data)
-        self._out.write("\n".join(map(plain, self._decode(found).split("\n"))))
-        return len(found)
+        letters = bytes(data)
+        self._out.write("\n".join(map(plain, self._decode(letters).split("\n"))))
+        return len(letters)
 
 
 def show_round(report: RoundReport) -> None:

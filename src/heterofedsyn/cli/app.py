@@ -160,8 +160,8 @@ def _misused(error: Any, arguments: list[str]) -> int:
     text = " ".join(str(error.format_message()).split()).rstrip(".")
     for option in getattr(getattr(error, "param", None), "opts", ()):
         if option in arguments[:-1]:  # the last one counts
-            found = arguments[len(arguments) - arguments[::-1].index(option)]
-            text = text.replace(f"{option!r}:", f"{option!r} ({found!r}):", 1)
+            given = arguments[len(arguments) - arguments[::-1].index(option)]
+            text = text.replace(f"{option!r}:", f"{option!r} ({given!r}):", 1)
     path = context.command_path if context else "heterofedsyn"
     end = " See" if text.endswith("?") else "; see"
     return _fail(f"{text}{end} `{path} --help`", 2)

@@ -60,7 +60,7 @@ def scale(
     Ten million rows take some minutes and four gigabytes of disk for temporary files.
     """
     from heterofedsyn._files import file_written_whole
-    from heterofedsyn.bench.mixed import write_mixed
+    from heterofedsyn.bench.mixed_table import write_mixed
     from heterofedsyn.bench.scale import measure
     from heterofedsyn.cli._show import note
     from heterofedsyn.sources import open_source

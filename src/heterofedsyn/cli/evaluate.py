@@ -68,7 +68,7 @@ def evaluate(
     for remark in scores.remarks:
         note(f"remark: {remark}")
     if as_json:
-        lowest = {name: found for name, found in floor.to_dict().items() if name != "remarks"}
+        lowest = {name: score for name, score in floor.to_dict().items() if name != "remarks"}
         say_json({"notice": PRIVATE_ROWS, **scores.to_dict(), "floor": lowest})
         return
     distances = [
@@ -117,30 +117,30 @@ def _distances(scores: Scores) -> list[tuple[str, float]]:
     from heterofedsyn._words import count
     from heterofedsyn.evaluation import KIND_WORDS
 
-    found: list[tuple[str, float | None]] = []
+    distances: list[tuple[str, float | None]] = []
     if scores.tvd and scores.tvd_20:
         for where, tvd in (("the schema's grid", scores.tvd), ("20 bins", scores.tvd_20)):
-            found.append((f"total variation, one column, {where}", tvd.one_way))
-            found.append((f"total variation, two columns, {where}", tvd.two_way))
+            distances.append((f"total variation, one column, {where}", tvd.one_way))
+            distances.append((f"total variation, two columns, {where}", tvd.two_way))
     for name, errors in (("real", scores.train), ("test", scores.test)):
         for ways, error in enumerate(errors or (), start=1):
-            found.append((f"range queries, {count(ways, 'condition')}, {name} rows", error))
-    found += [
+            distances.append((f"range queries, {count(ways, 'condition')}, {name} rows", error))
+    distances += [
         (f"transport, {words}", scores.fidelity.get(kind)) for kind, words in KIND_WORDS.items()
     ]
-    return [(name, distance) for name, distance in found if distance is not None]
+    return [(name, distance) for name, distance in distances if distance is not None]
 
 
 def _models(ml: Learning) -> list[list[str]]:
     """A line for every model and figure, then their means."""
-    found = ml.to_dict()
+    learnt = ml.to_dict()
     lines = [
         (model.replace("_", " "), metric, by["synthetic"], by["ceiling"], by["trivial"])
-        for model, figures in found["models"].items()
+        for model, figures in learnt["models"].items()
         for metric, by in figures.items()
     ]
     first, second = ml.task.metrics
-    for metric, by in ((first, found), (second, found[second])):
+    for metric, by in ((first, learnt), (second, learnt[second])):
         lines.append(("mean", metric, by["average"], by["ceiling"], by["trivial"]))
     return [[model, metric, *map(_shown, figures)] for model, metric, *figures in lines]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heterofedsyn.cli._options import check_file
+from heterofedsyn.cli._options import OverwriteFile, check_file
 from heterofedsyn.errors import UsageError
 
 
@@ -29,9 +29,7 @@ def report(
             help="PRIVATE rows the study did not see; repeat to pool. Needs --real.",
         ),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
-    ] = False,
+    overwrite: OverwriteFile = False,
 ) -> None:
     """Describe a release in one HTML page.
 

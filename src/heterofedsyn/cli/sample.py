@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heterofedsyn.cli._options import SafeCsv, check_file
+from heterofedsyn.cli._options import OverwriteFile, SafeCsv, check_file
 from heterofedsyn.errors import UsageError
 
 
@@ -25,9 +25,7 @@ def sample(
     out: Annotated[
         Path | None, typer.Option(help="A .csv or .parquet file; CSV on stdout unless given.")
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
-    ] = False,
+    overwrite: OverwriteFile = False,
     safe_csv: SafeCsv = False,
 ) -> None:
     """Draw synthetic rows from a release; costs no privacy."""

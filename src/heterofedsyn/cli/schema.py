@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heterofedsyn.cli._options import check_file
+from heterofedsyn.cli._options import OverwriteFile, check_file
 from heterofedsyn.cli._show import note, pace, say, say_json, show_table
 from heterofedsyn.errors import DataError, PrivacyRefusal, SchemaError
 
@@ -32,9 +32,7 @@ def draft(
         bool, typer.Option("--public", help="Declares that no row of it is private.")
     ] = False,
     label: Annotated[str | None, typer.Option(help="The column a model would predict.")] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
-    ] = False,
+    overwrite: OverwriteFile = False,
 ) -> None:
     """Draft a schema from PUBLIC rows, to be edited by hand.
 
@@ -90,15 +88,15 @@ def check(
     from heterofedsyn.site.counting import check as check_rows
     from heterofedsyn.sources import check_apart, open_source
 
-    found = Schema.load(schema)
+    public = Schema.load(schema)
     check_apart(data or [])
     sources = [open_source(location) for location in data or []]
-    fit = check_rows(sources, found, unit=unit, watch=pace("reading"))
+    fit = check_rows(sources, public, unit=unit, watch=pace("reading"))
     ignored = {name for source in sources for name in source.columns}
-    ignored -= {*found.domain.names, unit}
+    ignored -= {*public.domain.names, unit}
     if as_json:
         report = {
-            "columns": dict(zip(found.domain.names, found.domain.sizes, strict=True)),
+            "columns": dict(zip(public.domain.names, public.domain.sizes, strict=True)),
             "rows_read": fit.rows_read,
             "rows_that_do_not_fit": fit.rows_dropped,
             "misfits": fit.misfits,
@@ -111,7 +109,7 @@ def check(
             ["column", "type", "values", "rows that do not fit"],
             [
                 [column.name, column.kind, str(column.size), _count(fit.misfits, column.name)]
-                for column in found.columns
+                for column in public.columns
             ],
         )
         if ignored:

@@ -128,10 +128,10 @@ def simulate(
         raise UsageError("--sites and --split deal out --data; leave them out with --site")
     if site:
         counted = synthesizer.count_sites(_locations(site), lambda name: pace(f"reading {name}"))
-        for name, found in counted.items():
-            _note_misfits(name, found.fit)
+        for name, holder in counted.items():
+            _note_misfits(name, holder.fit)
         tables: dict[str, EncodedTable | Counts] = {
-            name: found.counts for name, found in counted.items()
+            name: holder.counts for name, holder in counted.items()
         }
     else:
         whole = synthesizer.encode(data or [], pace("reading"))
@@ -169,14 +169,14 @@ def _locations(texts: list[str]) -> dict[str, str]:
     """The location of every site's rows; a site without a name is named by its place."""
     from heterofedsyn.sources import check_location, split_name
 
-    found: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for number, text in enumerate(texts, start=1):
         named, location = split_name(text)
         name = f"site-{number}" if named is None else named
-        if name in found:
+        if name in locations:
             raise UsageError(f"two --site options are named {name!r}; rename one of them")
-        found[name] = check_location(location)
-    return found
+        locations[name] = check_location(location)
+    return locations
 
 
 def _note_misfits(name: str, fit: Fit) -> None:

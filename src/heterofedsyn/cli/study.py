@@ -11,15 +11,18 @@ from heterofedsyn.cli._options import (
     ConversionName,
     Delta,
     Epsilon,
+    Json,
     Overwrite,
+    OverwriteFile,
     SafeCsv,
     SchemaFile,
     Settings,
+    StudyFile,
     check_file,
     read_settings,
 )
 from heterofedsyn.cli._show import guarantee, note, say, say_json, size
-from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.errors import EngineError, HeterofedsynError, UsageError
 
 if TYPE_CHECKING:
     from heterofedsyn.engines.nvflare.job import Hub
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Run a study over a federation of sites.", no_args_is_help=True)
 
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study (TOML).")]
 Kit = Annotated[
     Path,
     typer.Option(metavar="DIR", help="Your startup kit: the folder that provisioning made."),
@@ -75,9 +77,7 @@ def new(
         int | None,
         typer.Option(help="Rows of one person that count; needs --unit, 1 unless given."),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
-    ] = False,
+    overwrite: OverwriteFile = False,
 ) -> None:
     """Write a study, the file that stewards approve.
 
@@ -173,20 +173,20 @@ def run(
     """
     from heterofedsyn._words import count
     from heterofedsyn.cli.report import write_report
-    from heterofedsyn.engines.nvflare.job import EngineError, connect, copy_release
+    from heterofedsyn.engines.nvflare.job import connect, copy_release
     from heterofedsyn.engines.nvflare.progress import State
     from heterofedsyn.hub.release import check_rows, check_target, load
     from heterofedsyn.hub.release.synthetic import synthetic_rows
     from heterofedsyn.protocol import Study
 
-    found = Study.load(study)
+    asked = Study.load(study)
     if rows is not None:
         check_rows(rows)
     check_target(out, overwrite=overwrite)
     with connect(kit, user) as hub:
         shown = _Shown()
-        job = hub.submit(found, resume=resume, rows=rows, safe_csv=safe_csv)
-        note(f"study {found.fingerprint} over {count(len(found.plan.sites), 'site')}, job {job}")
+        job = hub.submit(asked, resume=resume, rows=rows, safe_csv=safe_csv)
+        note(f"study {asked.fingerprint} over {count(len(asked.plan.sites), 'site')}, job {job}")
         try:
             status = hub.watch(job, shown.show)
         except (KeyboardInterrupt, SystemExit):
@@ -217,7 +217,7 @@ def status(
     study: StudyFile,
     kit: Kit,
     user: User = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """How far a study is: rounds, sites that answered, refusals."""
     import msgspec
@@ -225,9 +225,9 @@ def status(
     from heterofedsyn.engines.nvflare.job import connect
     from heterofedsyn.protocol import Study
 
-    found = Study.load(study)
+    asked = Study.load(study)
     with connect(kit, user) as hub:
-        job = hub.latest(found)
+        job = hub.latest(asked)
         if job is None:
             raise UsageError(f"the federation knows no job of {study}; start it with `study run`")
         state = hub.status(job)
@@ -258,20 +258,20 @@ class _Shown:
         self._rounds: set[int] = set()
 
     def show(self, progress: Progress) -> None:
-        for found in progress.rounds:
-            if found.finished and found.round not in self._rounds:
-                self._rounds.add(found.round)
-                note(_line(found))
+        for round_ in progress.rounds:
+            if round_.finished and round_.round not in self._rounds:
+                self._rounds.add(round_.round)
+                note(_line(round_))
 
 
-def _line(found: RoundProgress) -> str:
+def _line(done: RoundProgress) -> str:
     from heterofedsyn._words import count
 
-    if found.resumed:
-        return f"  round {found.round}: {found.label}, from the journal"
+    if done.resumed:
+        return f"  round {done.round}: {done.label}, from the journal"
     text = (
-        f"  round {found.round}: {found.label}, {count(found.parts, 'release')}, "
-        f"{len(found.answered)} of {count(len(found.asked), 'site')} answered, "
-        f"{size(sum(found.received.values()))}, within {found.seconds:.0f} s"
+        f"  round {done.round}: {done.label}, {count(done.parts, 'release')}, "
+        f"{len(done.answered)} of {count(len(done.asked), 'site')} answered, "
+        f"{size(sum(done.received.values()))}, within {done.seconds:.0f} s"
     )
-    return "; ".join([text, *(f"{absence.site} {absence.reason}" for absence in found.absent)])
+    return "; ".join([text, *(f"{absence.site} {absence.reason}" for absence in done.absent)])

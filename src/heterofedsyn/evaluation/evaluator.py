@@ -97,9 +97,9 @@ class Scores:
 
     def to_dict(self) -> dict[str, Any]:
         """The scores by name, ready for JSON."""
-        found: dict[str, Any] = {}
+        figures: dict[str, Any] = {}
         if self.tvd and self.tvd_20:
-            found["tvd"] = {
+            figures["tvd"] = {
                 "one_way": self.tvd.one_way,
                 "two_way": self.tvd.two_way if self.tvd.pairs else None,
                 "one_way_20": self.tvd_20.one_way,
@@ -107,12 +107,12 @@ class Scores:
             }
         queries = {"train": self.train, "test": self.test}
         if asked := {name: _by_ways(errors) for name, errors in queries.items() if errors}:
-            found["query"] = asked
+            figures["query"] = asked
         if self.fidelity:
-            found["fidelity"] = dict(self.fidelity)
+            figures["fidelity"] = dict(self.fidelity)
         if self.ml:
-            found["ml"] = self.ml.to_dict()
-        return {**found, "remarks": list(self.remarks)}
+            figures["ml"] = self.ml.to_dict()
+        return {**figures, "remarks": list(self.remarks)}
 
 
 class Evaluator:

@@ -86,13 +86,15 @@ def learn(task: Task, train: Rows, test: Rows, seed: int = 0, *, made: bool) -> 
     with threads.threadpool_limits(1), warnings.catch_warnings():
         # One thread: the same sums in the same order. A model that still improves may stop.
         warnings.simplefilter("ignore")
-        found = {name: judge(_fit(name, task.classes, features[0], truth, seed)) for name in MODELS}
+        figures = {
+            name: judge(_fit(name, task.classes, features[0], truth, seed)) for name in MODELS
+        }
         if not task.classes:
             ranks, wanted = _ranks(task.binned(train) if made else truth), _ranks(wanted)
             for name in MODELS:
                 ranked = judge(_fit(name, False, features[0], ranks, seed))
-                found[name]["rmse_rank"] = ranked["rmse"]
-    return found
+                figures[name]["rmse_rank"] = ranked["rmse"]
+    return figures
 
 
 def guess(task: Task, train: Rows, test: Rows) -> dict[str, float]:
@@ -110,7 +112,7 @@ def guess(task: Task, train: Rows, test: Rows) -> dict[str, float]:
 
 def average(figures: Figures, metric: str) -> float:
     """The mean of a figure over models."""
-    return float(np.mean([found[metric] for found in figures.values()]))
+    return float(np.mean([of_model[metric] for of_model in figures.values()]))
 
 
 def _features(task: Task, rows: Rows) -> Floats:

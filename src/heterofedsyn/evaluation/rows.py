@@ -61,8 +61,8 @@ class Rows:
     def foreign(self) -> Mask:
         """For every column and row, whether the schema does not know the cell."""
         sizes = np.array(self.schema.domain.sizes)
-        found: Mask = self.fine.codes == sizes[:, None]
-        return found
+        unknown: Mask = self.fine.codes == sizes[:, None]
+        return unknown
 
     def take(self, places: Integers) -> Rows:
         """The rows at these places, in their order."""
@@ -113,13 +113,13 @@ def _read(schema: Schema, table: object, optional: set[str], whose: str) -> Rows
     read = [_column(column, batches, column.name in absent) for column in schema.columns]
     return Rows(
         schema,
-        frozen(np.stack([found.values for found in read])),
-        _encoded(schema, [found.fine for found in read]),
-        _encoded(coarse(schema), [found.wide for found in read]),
+        frozen(np.stack([cells.values for cells in read])),
+        _encoded(schema, [cells.fine for cells in read]),
+        _encoded(coarse(schema), [cells.wide for cells in read]),
         tuple(
             f"column {column.name!r}: {remark}"
-            for column, found in zip(schema.columns, read, strict=True)
-            for remark in found.remarks(column)
+            for column, cells in zip(schema.columns, read, strict=True)
+            for remark in cells.remarks(column)
         ),
     )
 

@@ -3,6 +3,9 @@
 With the L1 (Manhattan) cost, mass that moves between two cells may as well walk over neighbouring
 cells, so optimal transport on a grid is the cheapest flow on its few edges, not a matching of all
 cells with all. Masses and costs are made integers, and the result is exact.
+
+The flow is ours: this measure is there without the extra `eval`, whose POT would match all cells
+with all (as `evaluation.transport` has it do for points).
 """
 
 from __future__ import annotations
@@ -35,10 +38,10 @@ def mean_over_pairs(real: Rows, synthetic: Rows) -> float | None:
     numeric = {column.name: column.bins for column in grid.columns if is_numeric(column)}
     pairs = [pair for pair in grid.domain.pairs() if set(pair) <= set(numeric)]
 
-    def histogram(found: Marginal) -> Integers:
-        first, second = found.clique
+    def histogram(pair: Marginal) -> Integers:
+        first, second = pair.clique
         # The codes past the bins are nulls, which lie nowhere, and what the schema does not know.
-        return found.counts.reshape(real.wide.domain.shape(found.clique))[
+        return pair.counts.reshape(real.wide.domain.shape(pair.clique))[
             : numeric[first], : numeric[second]
         ]
 

@@ -1,9 +1,10 @@
 """The hub: it runs studies on noisy answers and publishes releases; it never meets a row."""
 
-from heterofedsyn.hub.conversation import conduct, federate
+from heterofedsyn.errors import QuorumLost
+from heterofedsyn.hub.conversation import Request, converse, drive, of_study
 from heterofedsyn.hub.methods import DEFAULT_METHOD, METHODS, make_method
 from heterofedsyn.hub.release import Release, load
-from heterofedsyn.hub.replies import Absence, QuorumLost
+from heterofedsyn.hub.replies import Absence
 
 __all__ = [
     "DEFAULT_METHOD",
@@ -11,8 +12,10 @@ __all__ = [
     "Absence",
     "QuorumLost",
     "Release",
-    "conduct",
-    "federate",
+    "Request",
+    "converse",
+    "drive",
     "load",
     "make_method",
+    "of_study",
 ]

@@ -1,16 +1,22 @@
-"""A whole study without input or output: queries go out, answers come in, a release comes back."""
+"""A whole study without input or output: requests go out, checked rounds come in, a release comes.
+
+Simulation, engines, audit and plan drive the same generator; none of them says again what a study
+does. A query may need several exchanges with each site: `_round` is where they would stand.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods import make_method
 from heterofedsyn.hub.methods.base import Method, Outcome, Setting
+from heterofedsyn.hub.quorum import Roll
 from heterofedsyn.hub.release import Missed, Release, RunRecord, Scaled
 from heterofedsyn.hub.release.differences import differences
-from heterofedsyn.hub.release.statement import Accounts, state
+from heterofedsyn.hub.release.statement import state
 from heterofedsyn.hub.replies import (
     NO_ANSWER,
     NOT_ASKED,
@@ -18,76 +24,98 @@ from heterofedsyn.hub.replies import (
     UNAVAILABLE,
     Ask,
     Reply,
-    Roll,
     Round,
     make_query,
     receive,
 )
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Plan, Query, Study
 from heterofedsyn.protocol.limits import check_query
-from heterofedsyn.schema import Schema
+from heterofedsyn.protocol.terms import stated_terms
+from heterofedsyn.schema import Domain, Schema
 
 
-def federate(
+@dataclass(frozen=True, eq=False)
+class Request:
+    """One exchange: what is asked of whom, and on what terms they must answer.
+
+    Attributes:
+        roll: who takes part.
+        most_rows: that a site may have; one that tells of more has not answered.
+    """
+
+    query: Query
+    asked: tuple[str, ...]
+    terms: tuple[Terms, ...]
+    plan: Plan
+    roll: Roll
+    most_rows: int | None = None
+
+    @classmethod
+    def of(
+        cls, query: Query, domain: Domain, plan: Plan, roll: Roll, most_rows: int | None = None
+    ) -> Request:
+        """The request for a query; it is refused here before hub or site do any work for it.
+
+        Raises:
+            ProtocolError: if the method asks for more than any site answers.
+        """
+        check_query(query, domain)
+        terms = tuple(stated_terms(part, domain, plan) for part in query.parts)
+        return cls(query, roll.asked(query), terms, plan, roll, most_rows)
+
+    def check(self, replies: Sequence[Reply]) -> Round:
+        """The round that comes of these replies; whoever carried them may keep it.
+
+        Raises:
+            QuorumLost: if too few sites are left, or they have too few of all rows.
+        """
+        return self.roll.take(
+            receive(self.query, self.terms, replies, self.asked, self.plan, self.most_rows)
+        )
+
+
+Conversation = Generator[Request, Round, Release]
+
+
+def converse(
     schema: Schema,
     plan: Plan,
     method: Method,
     quorum: int | None = None,
     most_rows: int | None = None,
-) -> Generator[Query, Sequence[Reply], Release]:
-    """Run a study; whoever drives the generator carries the messages.
+) -> Conversation:
+    """Run a study; whoever drives the generator carries the messages and keeps what came back.
 
     The same answers give the same release, in whatever order they arrive, so a study is resumed
-    by replaying its stored answers. A site that gives no answer, or one that is not as agreed, is
+    by replaying its stored rounds. A site that gives no answer, or one that is not as agreed, is
     left out from then on; `Roll` says whom to ask, and what becomes of sums over fewer sites.
 
     Args:
         quorum: how many sites must answer every round; all of them unless given.
         most_rows: that a site may have; one that tells of more has not answered.
-
-    Raises:
-        QuorumLost: if fewer do, or those who do have too few of all rows.
-        ProtocolError: if the method asks for more than any site answers.
     """
     if plan.schema != schema.fingerprint:
         raise UsageError("the plan was made for another schema; make a new plan")
-    budget, study = plan.budget, plan.fingerprint
-    accounts, roll = Accounts(plan), Roll.of(plan, quorum)
-    setting = Setting(schema, budget, plan.trust_model, plan.sites, plan.seed, plan.rows_per_unit)
-    conversation = method.conduct(setting)
-    simulated = False
+    rounds: list[Round] = []
+    roll = Roll.of(plan, quorum)
+    asking = method.conduct(Setting.of(schema, plan))
     try:
-        ask: Ask = next(conversation)
+        ask: Ask = next(asking)
         while True:
-            query = make_query(ask, plan, budget, study, len(accounts.rounds))
-            check_query(query, schema.domain)  # before hub or site does any work for it
-            asked = roll.asked(query)
-            replies = (yield query) if asked else ()
-            round_ = receive(query, replies, schema.domain, plan, asked, most_rows)
-            roll, round_ = roll.take(round_)
-            accounts = accounts.book(round_)
-            simulated = simulated or any(answer.simulated for answer in round_.answers)
-            ask = conversation.send(round_)
+            query = make_query(ask, plan, len(rounds))
+            round_ = yield from _round(Request.of(query, schema.domain, plan, roll, most_rows))
+            rounds.append(round_)
+            roll = round_.roll or roll
+            ask = asking.send(round_)
     except StopIteration as stop:
         outcome: Outcome = stop.value
-    present = [site for site in plan.sites if site not in roll.missing]
-    seen = [round_.of([*present, SUM]) for round_ in accounts.rounds]
-    return Release(
-        schema=schema,
-        model=outcome.model,
-        privacy=state(plan, accounts, simulated=simulated),
-        run=RunRecord.of(
-            plan,
-            outcome,
-            differences(schema, present, seen),
-            _missed(accounts.rounds, plan),
-            tuple(
-                Scaled(round_.query.number + 1, round_.query.label, round_.factor)
-                for round_ in accounts.rounds
-                if round_.factor != 1
-            ),
-        ),
-    )
+    return _release(schema, plan, outcome, rounds, roll)
+
+
+def _round(request: Request) -> Generator[Request, Round, Round]:
+    """All that is said about one query; nobody is asked if nobody is left."""
+    return (yield request) if request.asked else request.check(())
 
 
 class Rounds(Protocol):
@@ -106,52 +134,77 @@ class Rounds(Protocol):
         ...
 
 
-Carrier = Callable[[Query, tuple[str, ...]], Sequence[Reply]]
+Carrier = Callable[[Request], Sequence[Reply]]
 """Asks sites, and comes back with what each of them said."""
 
 
-def conduct(study: Study, rounds: Rounds, carry: Carrier) -> Release:
-    """Run a study to its release; rounds that were finished before are not asked again.
+def drive(conversation: Conversation, carry: Carrier, rounds: Rounds | None = None) -> Release:
+    """Carry a conversation to its release; rounds that are kept are not asked again.
 
     Raises:
         QuorumLost: if too few sites answer; the rounds before are kept, so it can be resumed.
     """
-    schema, plan = study.encoding, study.plan
-    roll = Roll.of(plan, study.quorum)
-    method = make_method(plan.method, plan.settings)
-    hub = federate(schema, plan, method, study.quorum, study.most_rows)
     try:
-        query = next(hub)
+        request = next(conversation)
         while True:
-            asked = roll.asked(query)
-            found = rounds.find(query)
-            if found is None:
-                rounds.begin(query)
-            replies = carry(query, asked) if found is None else found
-            round_ = receive(query, replies, schema.domain, plan, asked, study.most_rows)
-            roll, _ = roll.take(round_)  # refuses what must not be kept
-            if found is None:
-                rounds.keep(query, round_.replies)
-            query = hub.send(round_.replies)
+            kept = rounds.find(request.query) if rounds else None
+            if rounds and kept is None:
+                rounds.begin(request.query)
+            round_ = request.check(carry(request) if kept is None else kept)
+            if rounds and kept is None:
+                rounds.keep(request.query, round_.replies)
+            request = conversation.send(round_)
     except StopIteration as stop:
         release: Release = stop.value
         return release
 
 
+def of_study(study: Study) -> Conversation:
+    """The conversation that a study file agrees on."""
+    plan = study.plan
+    method = make_method(plan.method, plan.settings)
+    return converse(study.encoding, plan, method, study.quorum, study.most_rows)
+
+
+def _release(
+    schema: Schema, plan: Plan, outcome: Outcome, rounds: Sequence[Round], roll: Roll
+) -> Release:
+    present = [site for site in plan.sites if site not in roll.missing]
+    seen = [round_.of([*present, SUM]) for round_ in rounds]
+    simulated = any(answer.simulated for round_ in rounds for answer in round_.answers)
+    scaled = [
+        Scaled(round_.query.number + 1, round_.query.label, round_.factor)
+        for round_ in rounds
+        if round_.factor != 1
+    ]
+    return Release(
+        schema=schema,
+        model=outcome.model,
+        privacy=state(plan, rounds, simulated=simulated),
+        run=RunRecord.of(
+            plan,
+            outcome,
+            differences(schema, present, seen),
+            _missed(rounds, plan),
+            tuple(scaled),
+        ),
+    )
+
+
 def _missed(rounds: Sequence[Round], plan: Plan) -> tuple[Missed, ...]:
     """Every round that a site missed: the first with its reason, then those it was left out of."""
-    found: list[Missed] = []
+    missed: list[Missed] = []
     gone: set[str] = set()
     for round_ in rounds:
         number, label = round_.query.number + 1, round_.query.label
         reasons = {absence.site: absence.reason for absence in round_.absent}
         for site in plan.sites:
             if site in reasons:
-                found.append(Missed(site, number, label, _published(reasons[site])))
+                missed.append(Missed(site, number, label, _published(reasons[site])))
             elif site in gone and round_.query.to in (None, site):
-                found.append(Missed(site, number, label, NOT_ASKED))
+                missed.append(Missed(site, number, label, NOT_ASKED))
         gone.update(reasons)
-    return tuple(found)
+    return tuple(missed)
 
 
 def _published(reason: str) -> str:

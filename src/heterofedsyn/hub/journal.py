@@ -12,16 +12,12 @@ from pathlib import Path
 import msgspec
 
 from heterofedsyn._files import file_written_whole
-from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.errors import JournalError, UsageError
 from heterofedsyn.hub.replies import Absence, Reply
 from heterofedsyn.protocol import Answer, Query, Study, decode, encode
 
 _STUDY = "study.toml"
 _MAGIC = b"heterofedsyn round 1 "
-
-
-class JournalError(HeterofedsynError):
-    """A journal is damaged, or does not belong to the study."""
 
 
 class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 import numpy as np
 
 from heterofedsyn.errors import ProtocolError
-from heterofedsyn.marginals.statistics import Flat, Grouped, Statistic, Total, moves
+from heterofedsyn.marginals.statistics import Statistic
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noisy import Noisy
-from heterofedsyn.privacy.trust import SecureAggregation
-from heterofedsyn.protocol import Answer, Part, Plan, Query, Released
-from heterofedsyn.schema import Domain
+from heterofedsyn.privacy.terms import Terms
+from heterofedsyn.protocol import Answer, Part, Plan, Query, Released, decode
 from heterofedsyn.synthesis import Measured, Measurement
+
+if TYPE_CHECKING:
+    from heterofedsyn.hub.quorum import Roll
 
 SUM = "sum"
 """The name under which the sum over sites answers when only the sum is seen."""
@@ -30,16 +32,9 @@ NOT_ASKED = "was not asked again"
 TOO_MANY = "told of more rows than the study lets a site have"
 TOO_FEW = "told counts far below any that rows give"
 
-MOST_FACTOR = 10.0
-"""By which sums over fewer sites may be multiplied: beyond, too little is known of the others."""
-
 _LARGEST = 2**53
 _SLACK = 8.0
 """Standard deviations; an honest site goes beyond in one of 10^6 studies of 10^8 integers."""
-
-
-class QuorumLost(ProtocolError):
-    """Too few sites answered; the study can be resumed once they do."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +77,15 @@ class Round:
         absent: sites that were asked but have no answer that counts.
         terms: how every part must have been released.
         factor: what makes sums over fewer sites comparable with those over all; see `Roll`.
+        roll: who takes part after it.
     """
 
     query: Query
     answers: tuple[Answer, ...]
     absent: tuple[Absence, ...] = ()
-    terms: tuple[Agreed, ...] = ()
+    terms: tuple[Terms, ...] = ()
     factor: float = 1.0
+    roll: Roll | None = None
 
     @property
     def asked(self) -> frozenset[str]:
@@ -121,45 +118,42 @@ class Round:
     def _total(self, part: int) -> Noisy:
         released = [answer.parts[part] for answer in self.answers]
         values = sum(r.values for r in released)
-        found = Noisy(np.asarray(values, np.float64), math.fsum(r.sigma**2 for r in released))
-        return found if self.factor == 1 else found.scaled(self.factor)
+        total = Noisy(np.asarray(values, np.float64), math.fsum(r.sigma**2 for r in released))
+        return total if self.factor == 1 else total.scaled(self.factor)
 
 
-def make_query(ask: Ask, plan: Plan, budget: Budget, study: str, number: int) -> Query:
+def make_query(ask: Ask, plan: Plan, number: int) -> Query:
     """The message for an ask: budgets become shares of the study's budget."""
+    budget = plan.budget
     parts = tuple(Part(statistic, budget.share(cost)) for statistic, cost in ask.parts)
-    return Query(study=study, number=number, label=ask.label, parts=parts, to=ask.to)
+    return Query(study=plan.fingerprint, number=number, label=ask.label, parts=parts, to=ask.to)
 
 
-@dataclass(frozen=True)
-class Agreed:
-    """How one part must have been released, as everyone can compute it."""
+def read_answer(site: str, data: object, *, simulated: bool = False) -> Reply:
+    """What a site's bytes say; a site speaks for itself and with real noise, or has no answer.
 
-    integers: int
-    sensitivity: float
-    sigma: float
-    rho: float
-
-    @classmethod
-    def of(cls, part: Part, domain: Domain, plan: Plan, budget: Budget) -> Agreed:
-        """The terms of one part; the sum over sites has the noise of all of them."""
-        trust = plan.trust_model
-        integers = part.statistic.integers(domain)
-        cost = budget.part(part.share)
-        sensitivity = part.statistic.sensitivity(domain) * plan.rows_per_unit
-        moved, l1 = moves(part.statistic, domain, plan.rows_per_unit)
-        sigma = trust.site_sigma(sensitivity, cost, moved, l1)
-        if isinstance(trust, SecureAggregation):
-            sigma = math.sqrt(math.fsum([sigma**2] * trust.sites))
-        return cls(integers, sensitivity, sigma, cost.rho)
+    Args:
+        simulated: whether the noise of a simulation is good enough.
+    """
+    try:
+        answer = decode(data, Answer) if isinstance(data, bytes) else None
+    except ProtocolError:
+        answer = None
+    if answer is None:
+        return Absence(site, "sent something else than an answer")
+    if answer.site != site:
+        return Absence(site, "answered for another site")
+    if answer.simulated and not simulated:
+        return Absence(site, "used the noise of a simulation")
+    return answer
 
 
 def receive(
     query: Query,
+    terms: Sequence[Terms],
     replies: Sequence[Reply],
-    domain: Domain,
-    plan: Plan,
     asked: Sequence[str],
+    plan: Plan,
     most_rows: int | None = None,
 ) -> Round:
     """The answers that belong to the query, are complete, and are as noisy as agreed.
@@ -170,120 +164,22 @@ def receive(
     Args:
         most_rows: that a site may have; answers that so many rows cannot give do not count.
     """
-    budget = plan.budget
-    terms = tuple(Agreed.of(part, domain, plan, budget) for part in query.parts)
     fingerprint = query.fingerprint
     answers: list[Answer] = []
     absent: list[Absence] = []
     for site in sorted(asked):
         reply = _single(site, [reply for reply in replies if reply.site == site])
         if isinstance(reply, Answer):
-            rows = (
-                None if most_rows is None else most_rows * (len(plan.sites) if site == SUM else 1)
-            )
-            fault = _fault(query, fingerprint, terms, reply) or (
-                rows and _beyond(query, terms, reply, rows, plan.rows_per_unit)
-            )
+            fault = _fault(query, fingerprint, terms, reply)
+            if fault is None and most_rows is not None:
+                rows = most_rows * (len(plan.sites) if site == SUM else 1)
+                fault = _beyond(query, terms, reply, rows, plan.rows_per_unit)
             reply = Absence(site, fault) if fault else reply
         if isinstance(reply, Answer):
             answers.append(reply)
         else:
             absent.append(reply)
-    return Round(query, tuple(answers), tuple(absent), terms)
-
-
-@dataclass(frozen=True, eq=False)
-class Roll:
-    """Who takes part in a study: a site that misses a round is not asked again.
-
-    Methods combine sums of earlier rounds with sums of later ones. When sites are missing from a
-    later one, its sums are multiplied by the ratio of noisy totals: of all sites that told one,
-    over those that answered. The absent are so assumed to look like the present. A ratio below 1
-    is noise and counts as 1; one above `MOST_FACTOR` ends the study; where no total is known there
-    is no ratio.
-
-    Attributes:
-        sites: all sites of the plan, or the one name under which their sum answers.
-        totals: each site's own noisy total, as `(sum of precision * total, sum of precision)`.
-    """
-
-    sites: tuple[str, ...]
-    quorum: int
-    missing: frozenset[str] = frozenset()
-    totals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, plan: Plan, quorum: int | None) -> Roll:
-        """Everyone; all must answer unless a quorum is given."""
-        if isinstance(plan.trust_model, SecureAggregation):
-            return cls((SUM,), 1)
-        return cls(plan.sites, len(plan.sites) if quorum is None else quorum)
-
-    def take(self, round_: Round) -> tuple[Roll, Round]:
-        """Who takes part after this round, and the round with the factor that its sums need.
-
-        Raises:
-            QuorumLost: if too few are left, or they have too few of all rows.
-        """
-        # Who is left is asked first: nobody's rows have no ratio.
-        after = self._after(round_)
-        return after, self._fitted(round_)
-
-    def asked(self, query: Query) -> tuple[str, ...]:
-        """Whom a query goes to."""
-        meant = self.sites if query.to is None else (query.to,)
-        return tuple(site for site in meant if site not in self.missing)
-
-    def _after(self, round_: Round) -> Roll:
-        """Who takes part after this round, if enough are left."""
-        missing = self.missing | {absence.site for absence in round_.absent}
-        left = len(self.sites) - len(missing)
-        if left < self.quorum:
-            found = "; ".join(f"site {a.site!r} {a.reason}" for a in round_.absent)
-            earlier = f"; missing since earlier: {', '.join(sorted(self.missing))}"
-            raise QuorumLost(
-                f"query {round_.query.label!r} needs one answer each from at least {self.quorum} "
-                f"of {len(self.sites)} sites, but {left} are left: {found}"
-                f"{earlier if self.missing else ''}"
-            )
-        return replace(self, missing=missing, totals=self._told(round_))
-
-    def _fitted(self, round_: Round) -> Round:
-        """The round with the factor that its sums need, if those who answered can speak for all."""
-        present = {answer.site for answer in round_.answers}
-        if (
-            round_.query.to is not None
-            or not present <= {*self.totals}
-            or present == {*self.totals}
-        ):
-            return round_
-        whole = math.fsum(total / precision for total, precision in self.totals.values())
-        part = math.fsum(self.totals[site][0] / self.totals[site][1] for site in present)
-        error = math.sqrt(math.fsum(1 / self.totals[site][1] for site in present))
-        # A total below its own noise tells nothing to divide by.
-        factor = max(1.0, whole / max(part, error))
-        if factor > MOST_FACTOR:
-            gone = ", ".join(repr(site) for site in self.sites if site not in present)
-            raise QuorumLost(
-                f"query {round_.query.label!r}: the sites that answered told of {part:,.0f} rows, "
-                f"all of {whole:,.0f}, which is beyond {MOST_FACTOR:g} times as many; resume when "
-                f"{gone} can answer, or make the study anew without"
-            )
-        return replace(round_, factor=factor)
-
-    def _told(self, round_: Round) -> dict[str, tuple[float, float]]:
-        """The totals after this round, by inverse variance."""
-        found = dict(self.totals)
-        for answer in round_.answers:
-            for part, released in zip(round_.query.parts, answer.parts, strict=True):
-                statistic = part.statistic
-                if isinstance(statistic, Total | Flat) and len(statistic.attributes) < 2:
-                    values = released.values
-                    precision = 1 / (released.sigma**2 * values.size)
-                    told, weight = found.get(answer.site, (0.0, 0.0))
-                    told += precision * float(values.sum())
-                    found[answer.site] = (told, weight + precision)
-        return found
+    return Round(query, tuple(answers), tuple(absent), tuple(terms))
 
 
 def _single(site: str, replies: Sequence[Reply]) -> Reply:
@@ -292,7 +188,7 @@ def _single(site: str, replies: Sequence[Reply]) -> Reply:
     return replies[0] if len(replies) == 1 else Absence(site, "answered more than once")
 
 
-def _fault(query: Query, fingerprint: str, terms: Sequence[Agreed], answer: Answer) -> str | None:
+def _fault(query: Query, fingerprint: str, terms: Sequence[Terms], answer: Answer) -> str | None:
     """What is wrong with an answer, in words that fit after the site's name."""
     if (answer.study, answer.query) != (query.study, fingerprint):
         return "answered another query"
@@ -303,7 +199,7 @@ def _fault(query: Query, fingerprint: str, terms: Sequence[Agreed], answer: Answ
 
 
 def _beyond(
-    query: Query, terms: Sequence[Agreed], answer: Answer, rows: int, rows_per_unit: int
+    query: Query, terms: Sequence[Terms], answer: Answer, rows: int, rows_per_unit: int
 ) -> str | None:
     """What no table of so many rows would give, in words that fit after the site's name.
 
@@ -313,7 +209,7 @@ def _beyond(
         values = released.values.astype(np.float64)
         most, slack = rows * agreed.sensitivity / rows_per_unit, _SLACK * agreed.sigma
         least = -most
-        if isinstance(part.statistic, Total | Flat | Grouped):
+        if part.statistic.partitions:
             least = 0.0
             total, slack_of_total = values.sum(), slack * math.sqrt(values.size)
             if total > rows + slack_of_total:
@@ -327,13 +223,13 @@ def _beyond(
     return None
 
 
-def _misfit(agreed: Agreed, released: Released) -> str | None:
-    if len(released.data) != 8 * agreed.integers:
+def _misfit(terms: Terms, released: Released) -> str | None:
+    if len(released.data) != 8 * terms.integers:
         return "sent a release of the wrong length"
     for stated, wanted in (
-        (released.sensitivity, agreed.sensitivity),
-        (released.sigma, agreed.sigma),
-        (released.rho, agreed.rho),
+        (released.sensitivity, terms.sensitivity),
+        (released.sigma, terms.sigma),
+        (released.rho, terms.rho),
     ):
         if not math.isclose(stated, wanted, rel_tol=1e-9):
             return "used other noise than agreed"

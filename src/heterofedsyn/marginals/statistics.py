@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import msgspec
 import numpy as np
 
-from heterofedsyn._arrays import Integers
+from heterofedsyn._arrays import Exact, Floats, Integers
 from heterofedsyn.errors import ProtocolError
 from heterofedsyn.marginals.counts import MOST_MAPS, Counts, View, whole
 from heterofedsyn.marginals.sketch import Sketch, SketchKind, largest_norm
@@ -32,6 +32,20 @@ pairs of a usual table have room."""
 
 class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What most kinds of statistic have in common: one record moves one of the integers."""
+
+    partitions: ClassVar[bool] = False
+    """Whether every row adds one to exactly one of the integers: none is negative then, and they
+    add up to the number of rows."""
+
+    @property
+    def tells_total(self) -> bool:
+        """Whether the number of rows is told by it: by the total and 1-ways, not by pairs."""
+        return False
+
+    @property
+    def level(self) -> int | None:
+        """Which level of halving it is of, if it is of one."""
+        return None
 
     def sensitivity(self, domain: Domain) -> float:
         """How far one record can move the release (L2); each kind says it."""
@@ -53,7 +67,13 @@ class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Flat(_Kind, frozen=True, forbid_unknown_fields=True, tag="flat"):
     """Every count of one attribute or of a pair, zeros included."""
 
+    partitions: ClassVar[bool] = True
+
     attributes: Clique
+
+    @property
+    def tells_total(self) -> bool:
+        return len(self.attributes) == 1
 
     def check(self, domain: Domain) -> None:
         """Refuse what is no clique of the domain or too large to answer."""
@@ -75,9 +95,17 @@ class Flat(_Kind, frozen=True, forbid_unknown_fields=True, tag="flat"):
         """How far one record can move the release (L2)."""
         return 1.0
 
-    def exact(self, counts: Counts) -> Integers:
+    def exact(self, counts: Counts) -> Exact:
         """The un-noised integers."""
-        return counts.of(whole(self.attributes))
+        return Exact(counts.of(whole(self.attributes)))
+
+    def scale(self, domain: Domain) -> float:
+        """What turns its integers into a projection that keeps squared length."""
+        return 1.0
+
+    def project(self, table: Floats, domain: Domain) -> Floats:
+        """What it would tell of any table, in that scale."""
+        return table.ravel()
 
 
 class Sketched(_Kind, frozen=True, forbid_unknown_fields=True, tag="sketch"):
@@ -120,8 +148,14 @@ class Sketched(_Kind, frozen=True, forbid_unknown_fields=True, tag="sketch"):
     def most_sensitivity(self, domain: Domain) -> float:
         return largest_norm(self.width, self.kind)
 
-    def exact(self, counts: Counts) -> Integers:
-        return self.sketch(counts.domain).count(counts.of(whole(self.attributes)))
+    def exact(self, counts: Counts) -> Exact:
+        return Exact(self.sketch(counts.domain).count(counts.of(whole(self.attributes))))
+
+    def scale(self, domain: Domain) -> float:
+        return self.sketch(domain).scale
+
+    def project(self, table: Floats, domain: Domain) -> Floats:
+        return self.sketch(domain).project(table)
 
     def sketch(self, domain: Domain) -> Sketch:
         """The projection itself."""
@@ -154,7 +188,7 @@ class Dependence(_Kind, frozen=True, forbid_unknown_fields=True, tag="dependence
         # The sum moves by at most 4 when a record comes or goes; rounding adds at most 1.
         return 4 * UNITS_PER_COUNT + 1.0
 
-    def exact(self, counts: Counts) -> Integers:
+    def exact(self, counts: Counts) -> Exact:
         from heterofedsyn.marginals._exact_kernel import distance
 
         joint = counts.of(whole(self.attributes)).reshape(counts.domain.shape(self.attributes))
@@ -163,13 +197,19 @@ class Dependence(_Kind, frozen=True, forbid_unknown_fields=True, tag="dependence
         high, low = distance(joint, joint.sum(axis=1), joint.sum(axis=0))
         apart = (int(high) << 64) + int(low)
         rounded = (2 * UNITS_PER_COUNT * apart + total) // max(1, 2 * total)
-        return np.array([rounded], dtype=np.int64)
+        return Exact(np.array([rounded], dtype=np.int64))
 
 
 class Total(_Kind, frozen=True, forbid_unknown_fields=True, tag="total"):
     """The number of rows."""
 
+    partitions: ClassVar[bool] = True
+
     attributes: tuple[()] = ()
+
+    @property
+    def tells_total(self) -> bool:
+        return True
 
     def check(self, domain: Domain) -> None:
         """There is nothing to refuse."""
@@ -186,8 +226,8 @@ class Total(_Kind, frozen=True, forbid_unknown_fields=True, tag="total"):
     def sensitivity(self, domain: Domain) -> float:
         return 1.0
 
-    def exact(self, counts: Counts) -> Integers:
-        return np.array([counts.rows], dtype=np.int64)
+    def exact(self, counts: Counts) -> Exact:
+        return Exact(np.array([counts.rows], dtype=np.int64))
 
 
 class Haar(_Kind, frozen=True, forbid_unknown_fields=True, tag="haar"):
@@ -217,12 +257,14 @@ class Haar(_Kind, frozen=True, forbid_unknown_fields=True, tag="haar"):
     def sensitivity(self, domain: Domain) -> float:
         return 1.0
 
-    def exact(self, counts: Counts) -> Integers:
-        return haar_differences(counts.of(whole(self.attributes)), self.level)
+    def exact(self, counts: Counts) -> Exact:
+        return Exact(haar_differences(counts.of(whole(self.attributes)), self.level))
 
 
 class Grouped(_Kind, frozen=True, forbid_unknown_fields=True, tag="grouped"):
     """Counts of a pair after merging values by public maps: one group number per value."""
+
+    partitions: ClassVar[bool] = True
 
     attributes: tuple[str, str]
     groups: tuple[tuple[int, ...], tuple[int, ...]]
@@ -256,8 +298,8 @@ class Grouped(_Kind, frozen=True, forbid_unknown_fields=True, tag="grouped"):
     def sensitivity(self, domain: Domain) -> float:
         return 1.0
 
-    def exact(self, counts: Counts) -> Integers:
-        return counts.of(self.views()[0])
+    def exact(self, counts: Counts) -> Exact:
+        return Exact(counts.of(self.views()[0]))
 
 
 def haar_levels(size: int) -> int:
@@ -298,13 +340,13 @@ def _check_clique(clique: Clique, domain: Domain, most: int, *, cells: bool = Tr
 def works(statistics: Sequence[Statistic], domain: Domain) -> list[int]:
     """How many cells each takes to answer; many maps of a clique are added up from its table."""
     times = Counter(statistic.attributes for statistic in statistics)
+
+    def added_up(statistic: Statistic) -> bool:
+        merged = any(groups is not None for view in statistic.views() for _, groups in view)
+        return merged and times[statistic.attributes] > MOST_MAPS
+
     return [
-        statistic.work(domain)
-        + (
-            domain.cells(statistic.attributes)
-            if isinstance(statistic, Grouped) and times[statistic.attributes] > MOST_MAPS
-            else 0
-        )
+        statistic.work(domain) + added_up(statistic) * domain.cells(statistic.attributes)
         for statistic in statistics
     ]
 

@@ -1,4 +1,4 @@
 """Budgets, trust models, noise and ledgers: the only place where exact becomes noisy.
 
-`budget`, `trust` and `noisy` are open to everyone; `noise` and `ledger` belong to sites.
+`budget`, `trust`, `terms` and `noisy` are open to everyone; `noise` and `ledger` belong to sites.
 """

@@ -11,50 +11,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from heterofedsyn._arrays import Integers
+from heterofedsyn._arrays import Exact, Integers
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.privacy.trust import Trust
+from heterofedsyn.privacy.terms import Noised, NoisyIntegers, Terms
 
 _UNBIASED_SINCE = (0, 16)
-
-MOST_SIGMA = 2.0**40
-"""Noise that could reach the end of 64-bit integers would be cut off there, and so tell."""
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """How one release is protected, fixed before any noise is drawn."""
-
-    sensitivity: float
-    sigma: float
-    """What this site adds to every integer."""
-    budget: Budget
-    """What the release costs under the declared trust model."""
-    alone: Budget
-    """What the message would cost if it were seen by itself."""
-
-    @classmethod
-    def of(
-        cls,
-        sensitivity: float,
-        budget: Budget,
-        integers: int,
-        trust: Trust,
-        l1: float | None = None,
-    ) -> Calibration:
-        """The noise for a release at this price; see `Trust.site_sigma` for what it moves."""
-        sigma = trust.site_sigma(sensitivity, budget, integers, l1)
-        if sigma > MOST_SIGMA:
-            raise PrivacyRefusal(
-                f"noise of sigma {sigma:.3g} does not fit 64-bit integers; ask with a larger share"
-            )
-        return cls(
-            sensitivity=sensitivity,
-            sigma=sigma,
-            budget=budget,
-            alone=budget.times(trust.alone_factor),
-        )
 
 
 class NoiseSource(Protocol):
@@ -63,16 +25,19 @@ class NoiseSource(Protocol):
     simulated: bool
     """Whether someone who knows a seed could undo the noise."""
 
-    def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
-        """Noise for one release; `key` names the release."""
+    def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
+        """Noise for one release on these terms.
+
+        Args:
+            alone: what was charged for the case that somebody sees the message by itself.
+            key: names the release.
+        """
         ...
 
 
-def add_noise(
-    exact: Integers, calibration: Calibration, noise: NoiseSource, key: bytes
-) -> Integers:
-    """The door: integers of known sensitivity become integers that may leave."""
-    return exact + noise.draw(calibration, exact.size, key)
+def add_noise(exact: Exact, terms: Terms, alone: Budget, noise: NoiseSource, key: bytes) -> Noised:
+    """The door: exact integers of known sensitivity become integers that may leave."""
+    return Noised(NoisyIntegers(exact.values + noise.draw(terms, alone, key)), terms)
 
 
 @dataclass(frozen=True)
@@ -81,16 +46,16 @@ class SecureNoise:
 
     simulated = False
 
-    def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
+    def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
         dp, space = _opendp()
-        gaussian = dp.m.make_gaussian(*space, scale=calibration.sigma)
-        price = gaussian.map(calibration.sensitivity)
-        if not price <= calibration.alone.rho:
+        gaussian = dp.m.make_gaussian(*space, scale=terms.sigma)
+        price = gaussian.map(terms.sensitivity)
+        if not price <= alone.rho:
             raise PrivacyRefusal(
-                f"OpenDP prices a release at rho={price} but only {calibration.alone.rho} was "
-                "charged; nothing was released"
+                f"OpenDP prices a release at rho={price} but only {alone.rho} was charged; nothing "
+                "was released"
             )
-        return np.array(gaussian(np.zeros(integers, dtype=np.int64)), dtype=np.int64)
+        return np.array(gaussian(np.zeros(terms.integers, dtype=np.int64)), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -101,13 +66,13 @@ class SimulatedNoise:
     site: str
     simulated = True
 
-    def draw(self, calibration: Calibration, integers: int, key: bytes) -> Integers:
+    def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
         from heterofedsyn.privacy._noise_kernel import discrete_gaussian
 
         name = b"\0".join([str(self.seed).encode(), self.site.encode(), key])
         stream = np.random.PCG64(int.from_bytes(hashlib.sha256(name).digest(), "big"))
-        out = np.empty(integers, dtype=np.int64)
-        discrete_gaussian(np.random.Generator(stream), calibration.sigma, out)
+        out = np.empty(terms.integers, dtype=np.int64)
+        discrete_gaussian(np.random.Generator(stream), terms.sigma, out)
         return out
 
 

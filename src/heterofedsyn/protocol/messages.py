@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import math
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
-from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import ProtocolError
 from heterofedsyn.marginals.statistics import Statistic
+from heterofedsyn.privacy.terms import Noised, NoisyIntegers, added
 from heterofedsyn.protocol.limits import (
     MOST_ANSWER_BYTES,
     MOST_PARTS,
@@ -62,16 +64,30 @@ class Released(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     rho: float
 
     @classmethod
-    def of(cls, values: Integers, *, sensitivity: float, sigma: float, rho: float) -> Released:
-        """Noisy integers, packed."""
+    def of(cls, noised: Noised) -> Released:
+        """Noisy integers, packed with their terms; the rest of these the query says."""
+        terms = noised.terms
         return cls(
-            data=values.astype("<i8").tobytes(), sensitivity=sensitivity, sigma=sigma, rho=rho
+            data=noised.values.astype("<i8").tobytes(),
+            sensitivity=terms.sensitivity,
+            sigma=terms.sigma,
+            rho=terms.rho,
+        )
+
+    @classmethod
+    def sum_of(cls, parts: Sequence[Released]) -> Released:
+        """The sum over sites of one part, with the noise of all of them."""
+        return cls(
+            data=added([part.values for part in parts]).astype("<i8").tobytes(),
+            sensitivity=parts[0].sensitivity,
+            sigma=math.sqrt(math.fsum(part.sigma**2 for part in parts)),
+            rho=parts[0].rho,
         )
 
     @property
-    def values(self) -> Integers:
+    def values(self) -> NoisyIntegers:
         """The noisy integers."""
-        return np.frombuffer(self.data, dtype="<i8").astype(np.int64)
+        return NoisyIntegers(np.frombuffer(self.data, dtype="<i8").astype(np.int64))
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="answer", kw_only=True):

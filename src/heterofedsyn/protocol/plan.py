@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import cached_property
 
 import msgspec
 
@@ -22,7 +23,7 @@ _NAMED_ALIKE = "record (column)"
 _SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """Schema, guarantee, sites and method of one study; its fingerprint names the study."""
 
     schema: str
@@ -56,19 +57,19 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             raise UsageError("rows per unit needs a unit: name the column that identifies a person")
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"seed ({self.seed}) must be in 0..2^63 - 1")
-        _ = self.budget, self.trust_model  # refuse what they refuse
+        _ = self.budget, self.trust_model  # made once, and refuse what they refuse
 
-    @property
+    @cached_property
     def budget(self) -> Budget:
         """What the study may spend at every site."""
         return Budget.of(epsilon=self.epsilon, delta=self.delta, conversion=self.conversion)
 
-    @property
+    @cached_property
     def trust_model(self) -> Trust:
         """Who may see a site's message."""
         return trust_model(self.trust, len(self.sites))
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of everything above."""
         return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()

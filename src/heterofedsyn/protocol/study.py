@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ USUAL_MOST_ROWS = 10_000_000
 _MOST_MOST_ROWS = 10**9
 
 
-class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """What a coordinator sends to every steward; approved by the fingerprint of its plan.
 
     Attributes:
@@ -51,18 +52,17 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             raise UsageError(f"patience ({self.patience}) must be in 1..86400 seconds")
         if not 1 <= self.most_rows <= _MOST_MOST_ROWS:
             raise UsageError(f"most_rows ({self.most_rows}) must be in 1..{_MOST_MOST_ROWS}")
-        _ = self.encoding  # refuse what it refuses
+        _ = self.encoding  # made once, and refuses what it refuses
 
-    @property
+    @cached_property
     def public(self) -> Schema:
         """The public schema."""
         return Schema.of(self.schema)
 
-    @property
+    @cached_property
     def encoding(self) -> Schema:
         """The schema by which sites encode: the public one, or that with atoms."""
-        public = self.public
-        for schema in (public, with_atoms(public)):
+        for schema in (self.public, with_atoms(self.public)):
             if schema.fingerprint == self.plan.schema:
                 return schema
         raise UsageError("the plan was made for another schema; make the study anew")
@@ -80,8 +80,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             UsageError: if it is anything else.
         """
         try:
-            found = from_toml(read_whole(path, MOST_STUDY_BYTES).decode("utf-8"))
-            return msgspec.convert(found, cls)
+            text = read_whole(path, MOST_STUDY_BYTES).decode("utf-8")
+            return msgspec.convert(from_toml(text), cls)
         except UnicodeDecodeError:
             raise UsageError(f"{path}: not UTF-8 text; save it as UTF-8") from None
         except (NotToml, msgspec.ValidationError) as error:

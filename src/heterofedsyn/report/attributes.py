@@ -2,120 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from heterofedsyn import drawing
-from heterofedsyn._arrays import Floats, Integers
+from heterofedsyn._arrays import Floats
 from heterofedsyn._words import count
 from heterofedsyn.evaluation.binning import Numeric
 from heterofedsyn.hub.release import Release
-from heterofedsyn.report.blocks import (
-    Block,
-    Gallery,
-    Picture,
-    Section,
-    Table,
-    Text,
-    percent,
-)
-from heterofedsyn.schema import (
-    BooleanColumn,
-    CategoricalColumn,
-    Column,
-    DatetimeColumn,
-    IntegerColumn,
-    NumberColumn,
-)
+from heterofedsyn.report.bars import Display, describe, number_of
+from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text, percent
+from heterofedsyn.schema import DatetimeColumn, IntegerColumn, NumberColumn
 from heterofedsyn.synthesis.grid import grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_BARS = 24
-"""Stretches of an ordered attribute that are drawn."""
-
-MOST_CATEGORIES = 10
-"""Categories that are drawn by themselves."""
-
 MOST_DRAWN = 60
 """Attributes that are drawn; the others have a line in a table."""
 
 _WIDTH, _HEIGHT = 330, 196
-
-
-@dataclass(frozen=True, eq=False)
-class Display:
-    """How the values of one attribute are put together for the eye.
-
-    Attributes:
-        groups: the bar of each value.
-        labels: what each bar stands for.
-        edges: ends of the bars on the attribute's own scale, without those for single values and
-            missing ones; None for categories.
-        single: whether the first bar is the minimum alone.
-        missing: whether the last bar is missing values.
-    """
-
-    groups: Integers
-    labels: tuple[str, ...]
-    edges: Floats | None
-    single: bool
-    missing: bool
-
-    @property
-    def ranged(self) -> slice:
-        """The bars that stand on the scale."""
-        return slice(int(self.single), len(self.labels) - self.missing)
-
-    @classmethod
-    def of(cls, column: Column, counts: Floats) -> Display:
-        """Equal stretches of a range; of categories the most frequent, and the rest together."""
-        if isinstance(column, IntegerColumn | NumberColumn | DatetimeColumn):
-            return cls._stretches(column)
-        words = _words(column)
-        known = len(words)
-        if known <= MOST_CATEGORIES + 1:
-            kept = np.arange(known)
-        else:
-            kept = np.argsort(-counts[:known], kind="stable")[:MOST_CATEGORIES]
-            kept = np.sort(kept) if column.ordered else kept
-        if not column.ordered and not isinstance(column, BooleanColumn):
-            kept = kept[np.argsort(-counts[kept], kind="stable")]
-        groups = np.full(column.size, kept.size)
-        groups[kept] = np.arange(kept.size)
-        labels = [words[int(place)] for place in kept]
-        if kept.size < known:
-            labels.append(f"{known - kept.size:,} others")
-        if column.nullable:
-            groups[-1] = len(labels)
-            labels.append("missing")
-        return cls(groups, tuple(labels), None, False, column.nullable)
-
-    @classmethod
-    def _stretches(cls, column: Numeric) -> Display:
-        layout = column._layout
-        bins = layout.bins
-        per = math.ceil(bins / MOST_BARS)
-        single = bool(column.atoms) and column.atoms[0] == column.min
-        groups = layout.bin_of_code // per + single
-        if single:
-            groups[0] = 0
-        starts = np.arange(0, bins, per)
-        edges = _edges(column, np.append(starts, bins))
-        labels = [_span(column, low, high) for low, high in itertools.pairwise(edges)]
-        if single:
-            labels.insert(0, f"exactly {value_text(column, _number(column.min))}")
-        if column.nullable:
-            groups = np.append(groups, len(labels))
-            labels.append("missing")
-        return cls(groups, tuple(labels), edges, single, column.nullable)
 
 
 def attribute_section(release: Release) -> Section:
@@ -195,7 +103,7 @@ def attribute_picture(
         lines = [[*line, percent(float(t))] for line, t in zip(lines, truth, strict=True)]
     numbers = Table(title, tuple(head), tuple(tuple(line) for line in lines))
     typical = float(np.median(errors))
-    caption = f"{_describe(column)}; band ± {percent(typical)} of all rows on a typical bar"
+    caption = f"{describe(column)}; band ± {percent(typical)} of all rows on a typical bar"
     if display.edges is not None and np.ptp(np.diff(display.edges)) > 1e-6 * np.ptp(display.edges):
         caption += (
             "; bars differ in width and are scaled to the usual one, so that areas and not heights "
@@ -206,17 +114,8 @@ def attribute_picture(
 
 def released_counts(release: Release, name: str) -> Floats:
     """An attribute's counts after the noise was dealt with, over all populations."""
-    found = [targets.estimates.values[name] for targets in release.model.targets]
-    return np.asarray(np.sum(found, axis=0), np.float64)
-
-
-def value_text(column: Numeric, value: float) -> str:
-    """A value of a range as people write it."""
-    if isinstance(column, DatetimeColumn):
-        moment = datetime(1970, 1, 1) + timedelta(seconds=value)
-        whole_days = (column.max - column.min).days > 3
-        return moment.strftime("%Y-%m-%d" if whole_days else "%Y-%m-%d %H:%M")
-    return f"{value:,.0f}" if isinstance(column, IntegerColumn) else f"{value:,.8g}"
+    counts = [targets.estimates.values[name] for targets in release.model.targets]
+    return np.asarray(np.sum(counts, axis=0), np.float64)
 
 
 def _line(release: Release, name: str, total: float) -> tuple[str, ...]:
@@ -288,7 +187,7 @@ def _draw_stretches(
     fills = [drawing.RAMP[2]] * shown.size
     if display.single:
         centres[0], bars[0] = edges[0] - apart, apart * 0.8
-        ticks.append((centres[0], f"={compact(_number(column.min))}"))
+        ticks.append((centres[0], f"={compact(number_of(column.min))}"))
     if display.missing:
         centres[-1], bars[-1] = edges[-1] + 1.3 * apart, apart * 0.8
         fills[-1] = drawing.LINE
@@ -342,8 +241,8 @@ def _ticks(column: Numeric, low: float, high: float) -> list[tuple[float, str]]:
         start = datetime(1970, 1, 1)
         return [(at, (start + timedelta(seconds=at)).strftime(form)) for at in places]
     whole = isinstance(column, IntegerColumn)
-    found = MaxNLocator(nbins=5, integer=whole).tick_values(low, high)
-    return [(float(at), compact(float(at))) for at in found if low <= at <= high]
+    rounded = MaxNLocator(nbins=5, integer=whole).tick_values(low, high)
+    return [(float(at), compact(float(at))) for at in rounded if low <= at <= high]
 
 
 def compact(value: float) -> str:
@@ -359,46 +258,3 @@ def compact(value: float) -> str:
         if size >= unit and (unit > 1e3 or size >= 1e4):
             return f"{value / unit:.4g}{letter}"
     return f"{value:,.4g}" if size < 1e3 else f"{value:,.0f}"
-
-
-def _edges(column: Numeric, starts: Integers) -> Floats:
-    """Where bins begin, in the column's own unit; the last is where the range ends."""
-    low, high = _number(column.min), _number(column.max)
-    assert column.bins is not None
-    if isinstance(column, NumberColumn):
-        return low + starts / column.bins * (high - low)
-    first = low + np.ceil((starts - 1e-9) * (high - low) / column.bins)
-    first[0], first[-1] = low, high + 1
-    return first
-
-
-def _span(column: Numeric, low: float, high: float) -> str:
-    """What a bar stands for."""
-    if isinstance(column, IntegerColumn):
-        last = high - 1
-        return (
-            value_text(column, low)
-            if last <= low
-            else (f"{value_text(column, low)} to {value_text(column, last)}")
-        )
-    end = high - 1 if isinstance(column, DatetimeColumn) else high
-    return f"{value_text(column, low)} to {value_text(column, end)}"
-
-
-def _number(value: float | datetime) -> float:
-    if isinstance(value, datetime):
-        return (value - datetime(1970, 1, 1)) / timedelta(seconds=1)
-    return float(value)
-
-
-def _words(column: Column) -> Sequence[str]:
-    return column.values if isinstance(column, CategoricalColumn) else ("false", "true")
-
-
-def _describe(column: Column) -> str:
-    """The kind of a column and what it may hold."""
-    if isinstance(column, IntegerColumn | NumberColumn | DatetimeColumn):
-        low, high = (value_text(column, _number(v)) for v in (column.min, column.max))
-        return f"{column.kind}, {low} to {high} in {count(column.bins or 1, 'bin')}"
-    ordered = "ordered, " if isinstance(column, CategoricalColumn) and column.ordered else ""
-    return f"{column.kind}, {ordered}{count(len(_words(column)), 'value')}"

@@ -14,9 +14,10 @@ from heterofedsyn.hub.release.synthetic import synthetic_rows
 from heterofedsyn.report.attributes import attribute_section
 from heterofedsyn.report.blocks import Section
 from heterofedsyn.report.checks import check_section
-from heterofedsyn.report.dependence import dependence_section, pair_noise_section
+from heterofedsyn.report.dependence import dependence_section
 from heterofedsyn.report.manifest import REPORT, manifest_section, strangers
 from heterofedsyn.report.page import Page, render
+from heterofedsyn.report.pair_noise import pair_noise_section
 from heterofedsyn.report.privacy import budget_section, privacy_section
 from heterofedsyn.report.sites import site_section
 

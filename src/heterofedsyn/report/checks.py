@@ -74,21 +74,21 @@ def check_section(release: Release, rows: SyntheticRows | None) -> Section:
     if tuple(rows.schema.names) != names:
         words = "The columns of synthetic.parquet are not those of the schema, or in another order."
         return Section("checks", TITLE, (Warn(words),))
-    found = _check_all(release.schema.columns, rows)
+    checked = _check_all(release.schema.columns, rows)
     many = rows.number
-    bad = [each.name for each in found if not each.good]
+    bad = [each.name for each in checked if not each.good]
     verdict: Block = (
         Warn(f"Columns that break the schema: {', '.join(bad)}.")
         if bad
         else Text(
-            f"All {many:,} synthetic rows keep the schema: {count(len(found), 'column')} with the "
-            "right type, no value outside its range or list, no missing value where none is "
+            f"All {many:,} synthetic rows keep the schema: {count(len(checked), 'column')} with "
+            "the right type, no value outside its range or list, no missing value where none is "
             "allowed."
         )
     )
     total = sum(targets.estimates.total for targets in release.model.targets)
     lines = []
-    for column, each in zip(release.schema.columns, found, strict=True):
+    for column, each in zip(release.schema.columns, checked, strict=True):
         told, error = "", ""
         if column.nullable:
             apart = (np.arange(column.size) == column.size - 1).astype(np.int64)
@@ -148,13 +148,13 @@ def _check_all(columns: Sequence[Column], rows: SyntheticRows) -> list[Checked]:
     """Every column against the schema, in memory for one batch of rows."""
     import pyarrow as pa
 
-    found = [check(c, pa.chunked_array([], rows.schema.field(c.name).type)) for c in columns]
+    checked = [check(c, pa.chunked_array([], rows.schema.field(c.name).type)) for c in columns]
     for batch in rows.batches():
-        found = [
+        checked = [
             each.and_more(check(column, pa.chunked_array([batch.column(column.name)])))
-            for each, column in zip(found, columns, strict=True)
+            for each, column in zip(checked, columns, strict=True)
         ]
-    return found
+    return checked
 
 
 def _outside(column: Column, values: pa.ChunkedArray) -> int:
@@ -185,7 +185,7 @@ def _known(words: Sequence[str], values: pa.Array) -> int:
     return int(pc.sum(known.take(values.indices) if coded else known).as_py() or 0)
 
 
-def _right_type(column: Column, found: Any) -> bool:
+def _right_type(column: Column, arrow_type: Any) -> bool:
     import pyarrow as pa
 
     tests = {
@@ -195,10 +195,10 @@ def _right_type(column: Column, found: Any) -> bool:
         "categorical": pa.types.is_string,
         "boolean": pa.types.is_boolean,
     }
-    return bool(tests[column.kind](found))
+    return bool(tests[column.kind](arrow_type))
 
 
-def _scalar(value: object, found: Any) -> Any:
+def _scalar(value: object, arrow_type: Any) -> Any:
     import pyarrow as pa
 
-    return pa.scalar(value, found) if pa.types.is_timestamp(found) else pa.scalar(value)
+    return pa.scalar(value, arrow_type) if pa.types.is_timestamp(arrow_type) else pa.scalar(value)

@@ -27,8 +27,7 @@ from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.release.synthetic import released_table
 from heterofedsyn.report.attributes import attribute_picture
 from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text
-from heterofedsyn.report.dependence import MOST_LINES, both, limited, shown_names, square_map
-from heterofedsyn.report.heat import cells
+from heterofedsyn.report.heat import MOST_LINES, both, cells, limited, shown_names, square_map
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,8 +155,8 @@ class _Figure:
 
 
 def _metrics(scores: Scores, floor: Scores, shuffled: Scores, *, complete: bool) -> Section:
-    found, best, worst = (s.to_dict() for s in (scores, floor, shuffled))
-    figures = [*_errors(found, best, worst), *_learning(found)]
+    own, best, worst = (s.to_dict() for s in (scores, floor, shuffled))
+    figures = [*_errors(own, best, worst), *_learning(own)]
     lead = Text(
         "Query error: how far answers to random range queries are off, as a share of the rows, "
         "against the rows that the study saw and against test rows. Fidelity: how far mass must be "
@@ -192,29 +191,29 @@ def _metrics(scores: Scores, floor: Scores, shuffled: Scores, *, complete: bool)
     return Section("metrics", title, (*blocks, picture), private=True)
 
 
-def _errors(found: Any, best: Any, worst: Any) -> list[_Figure]:
+def _errors(own: Any, best: Any, worst: Any) -> list[_Figure]:
     figures = []
     for against, said in (("train", "seen rows"), ("test", "test rows")):
         for key, words in _WAYS.items():
-            if key in found["query"].get(against, {}):
+            if key in own["query"].get(against, {}):
                 figures.append(
                     _Figure(
                         "query error",
                         f"{words}, {said}",
-                        *(s["query"][against][key] for s in (found, best, worst)),
+                        *(s["query"][against][key] for s in (own, best, worst)),
                     )
                 )
     for key, words in KIND_WORDS.items():
-        if found["fidelity"].get(key) is not None:
-            values = (s["fidelity"][key] for s in (found, best, worst))
+        if own["fidelity"].get(key) is not None:
+            values = (s["fidelity"][key] for s in (own, best, worst))
             figures.append(_Figure("fidelity", words, *values))
     return figures
 
 
-def _learning(found: Any) -> list[_Figure]:
-    if "ml" not in found:
+def _learning(own: Any) -> list[_Figure]:
+    if "ml" not in own:
         return []
-    learnt = found["ml"]
+    learnt = own["ml"]
     metric = learnt["metric"]
     figures = [
         _Figure(

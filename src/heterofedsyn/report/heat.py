@@ -1,17 +1,22 @@
-"""Heat maps in ten steps of colour, light enough for sixty columns."""
+"""Heat maps in ten steps of colour, light enough for sixty columns; pairs of columns in them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from heterofedsyn import drawing
 from heterofedsyn._arrays import Floats
+from heterofedsyn._words import count
+from heterofedsyn.schema import Clique
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+MOST_LINES = 120
+"""Pairs listed under a picture."""
 
 MOST_NAMES = 40
 """Names beside a heat map; more could not be read."""
@@ -97,15 +102,15 @@ def cells(axes: Axes, shares: Floats, gap: float = 0.03) -> None:
             continue
         colour = "none" if np.isnan(share) else drawing.shade(share)
         places.setdefault(colour, []).append((row, column))
-    for colour, found in places.items():
+    for colour, squares in places.items():
         points: list[tuple[float, float]] = []
-        for row, column in found:
+        for row, column in squares:
             a, b, c, d = column + gap, row + gap, column + 1 - gap, row + 1 - gap
             points += [(a, b), (c, b), (c, d), (a, d), (a, b)]
         frame: dict[str, Any] = {"edgecolor": "none"}
         if colour == "none":
             frame = {"edgecolor": drawing.LINE, "linewidth": 0.6}
-        codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(found)
+        codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(squares)
         axes.add_patch(PathPatch(Path(points, codes), facecolor=colour, **frame))
 
 
@@ -119,3 +124,50 @@ def _scale(axes: Axes, most: float, unit: str) -> None:
     axes.text(-0.3, 0.5, "0", ha="right", va="center")
     axes.text(len(drawing.RAMP) + 0.3, 0.5, f"{most:.3g}", ha="left", va="center")
     axes.text(0, -0.5, unit, ha="left", va="bottom")
+
+
+def square_map(
+    name: str, title: str, shown: Sequence[str], values: Mapping[Clique, float], unit: str
+) -> str:
+    """A symmetric heat map of figures of pairs."""
+    place = {name: i for i, name in enumerate(shown)}
+    table: Floats = np.full((len(shown), len(shown)), np.nan)
+    for (first, second), value in values.items():
+        if first in place and second in place:
+            table[place[first], place[second]] = table[place[second], place[first]] = value
+    np.fill_diagonal(table, np.inf)
+    worst = max(values, key=lambda pair: values[pair])
+    said = (
+        f"Heat map of {count(len(values), 'pair')} among {len(shown)} columns; the largest is "
+        f"{named(worst)} with {values[worst]:.3f}."
+    )
+    return heat_map(name, title, said, shown, shown, table, unit)
+
+
+def shown_names(names: Sequence[str], weights: Mapping[Clique, float]) -> list[str]:
+    """The attributes that fit beside a heat map: those in the strongest pairs, in schema order."""
+    if len(names) <= MOST_NAMES:
+        return list(names)
+    best = dict.fromkeys(names, 0.0)
+    for pair, weight in weights.items():
+        for name in pair:
+            best[name] = max(best[name], weight)
+    chosen = set(sorted(names, key=lambda name: -best[name])[:MOST_NAMES])
+    return [name for name in names if name in chosen]
+
+
+def limited(names: Sequence[str], shown: Sequence[str], what: str) -> str:
+    """A sentence on what was left out, if anything was."""
+    if len(shown) == len(names):
+        return ""
+    return f" Of {len(names)} columns the {len(shown)} with the {what} are shown."
+
+
+def both(pair: Clique) -> str:
+    """A pair in a table."""
+    return " – ".join(drawing.short(name, 36) for name in pair)
+
+
+def named(pair: Clique) -> str:
+    """A pair in a sentence."""
+    return " and ".join(drawing.short(name, 60) for name in pair)

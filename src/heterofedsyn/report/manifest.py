@@ -62,8 +62,8 @@ def strangers(folder: Path) -> tuple[str, ...]:
 
 def _own(folder: Path) -> set[str]:
     """The files of the release themselves, and no links to others."""
-    found = {path.name: path.lstat().st_mode for path in folder.iterdir() if path.name in FILES}
-    return {name for name, mode in found.items() if stat.S_ISREG(mode)}
+    modes = {path.name: path.lstat().st_mode for path in folder.iterdir() if path.name in FILES}
+    return {name for name, mode in modes.items() if stat.S_ISREG(mode)}
 
 
 def _line(release: Release, folder: Path, name: str) -> tuple[str, str, str]:

@@ -18,11 +18,11 @@ CLEAR = 2.0
 
 def site_section(release: Release) -> Section:
     """Each site beside all others together."""
-    found = release.run.differences
-    if not found:
+    differences = release.run.differences
+    if not differences:
         return Section("sites", TITLE, (Text(_why_not(release)),))
-    names = [d.name for d in found[0].attributes]
-    shown = found[:MOST_NAMES]
+    names = [d.name for d in differences[0].attributes]
+    shown = differences[:MOST_NAMES]
     values = np.array([[d.distance for d in site.attributes] for site in shown]).T
     noise = np.array([[d.noise for d in site.attributes] for site in shown]).T
     clear = values > CLEAR * noise
@@ -47,7 +47,7 @@ def site_section(release: Release) -> Section:
                     f"{sum(d.distance > CLEAR * d.noise for d in site.attributes)} of "
                     f"{len(site.attributes)}",
                 )
-                for site in found
+                for site in differences
             ),
         ),
     ]
@@ -83,8 +83,8 @@ def site_section(release: Release) -> Section:
         )
         head = ("column", "site", "distance", "chance level")
         blocks.append(Picture("fig-sites", title, svg, caption, Table(title, head, rows, words=2)))
-    if len(found) > len(shown):
-        blocks.append(Text(f"The first {len(shown)} of {len(found)} sites are drawn."))
+    if len(differences) > len(shown):
+        blocks.append(Text(f"The first {len(shown)} of {len(differences)} sites are drawn."))
     return Section("sites", TITLE, tuple(blocks))
 
 

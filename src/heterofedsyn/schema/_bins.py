@@ -126,15 +126,15 @@ class RealBins:
     @cached_property
     def inside(self) -> Floats:
         """A number of every bin that is no atom, or NaN where floating point knows none."""
-        found = np.full(self.bins, np.nan)
+        numbers = np.full(self.bins, np.nan)
         for part in (0.5, *(np.arange(1, 64) / 64)):
-            left = np.flatnonzero(np.isnan(found))
+            left = np.flatnonzero(np.isnan(numbers))
             values = self._place(left, part)
             good = self.encode(values) == self.layout.code_of_bin[left]
-            found[left[good]] = values[good]
+            numbers[left[good]] = values[good]
             if good.all():
                 break
-        return found
+        return numbers
 
     def _place(self, bins: Integers, part: float | Floats) -> Floats:
         """The number that lies a part of the way through each bin."""

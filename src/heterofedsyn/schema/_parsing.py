@@ -203,10 +203,10 @@ def number_form(text: pa.Array) -> pa.Array:
 
 def _rewritten(text: pa.Array, rewrite: Callable[[str], str]) -> pa.Array:
     """The same texts, those with an exponent in another form."""
-    found = pc.fill_null(pc.match_substring_regex(text, pattern=_SCIENTIFIC), False)
-    spelt = pc.filter(text, found).dictionary_encode()
+    scientific = pc.fill_null(pc.match_substring_regex(text, pattern=_SCIENTIFIC), False)
+    spelt = pc.filter(text, scientific).dictionary_encode()
     entries = pa.array([rewrite(entry) for entry in spelt.dictionary.to_pylist()], text.type)
-    return pc.replace_with_mask(text, found, entries.take(spelt.indices))
+    return pc.replace_with_mask(text, scientific, entries.take(spelt.indices))
 
 
 def _without_exponent(text: str) -> str:
@@ -227,8 +227,8 @@ def no_values(text: pa.Array) -> Mask:
 
 def positions(text: pa.Array, among: tuple[str, ...]) -> Integers:
     """Where each text stands in a list, -1 where it does not."""
-    found = pc.index_in(text, value_set=pa.array(among, text.type))
-    places: Integers = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+    indices = pc.index_in(text, value_set=pa.array(among, text.type))
+    places: Integers = pc.fill_null(indices, -1).to_numpy().astype(np.int64)
     return places
 
 

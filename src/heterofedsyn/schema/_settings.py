@@ -64,8 +64,8 @@ def _column(entry: object, place: int) -> Column:
         raise SchemaError(f"{at} has no type; add type = one of {', '.join(KINDS)}")
     kind = KINDS.get(entry["type"]) if isinstance(entry["type"], str) else None
     if kind is None:
-        found = entry["type"]
-        raise SchemaError(f"{at} has the unknown type {shown(found)}; {hint(found, KINDS)}")
+        given = entry["type"]
+        raise SchemaError(f"{at} has the unknown type {shown(given)}; {hint(given, KINDS)}")
     fields = dataclasses.fields(kind)
     _check_keys(entry, ("type", *(field.name for field in fields)), f"{at} of type {kind.kind}")
     for field in fields:
@@ -74,8 +74,8 @@ def _column(entry: object, place: int) -> Column:
     return kind(**{key: value for key, value in entry.items() if key != "type"})
 
 
-def _check_keys(found: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
-    for key in found:
+def _check_keys(entry: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+    for key in entry:
         if key not in known:
             raise SchemaError(f"{what} has the unknown key {key!r}; {hint(key, known)}")
 

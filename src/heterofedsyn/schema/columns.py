@@ -347,8 +347,8 @@ class CategoricalColumn(Column):
         forms = _parsing.number_form(array.take(pa.array(rest)))
         unknown = -1 if self.other is None else self.values.index(self.other)
         by_form = np.array([*self._by_form.values(), unknown])
-        found = by_form[_parsing.positions(forms, tuple(self._by_form))]
-        codes[rest] = np.where(_parsing.no_values(forms), -1, found)
+        by_spelling = by_form[_parsing.positions(forms, tuple(self._by_form))]
+        codes[rest] = np.where(_parsing.no_values(forms), -1, by_spelling)
         return _parsing.Cells(codes, missing, codes >= 0)
 
     def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:

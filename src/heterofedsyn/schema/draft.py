@@ -94,18 +94,18 @@ def _look(array: pa.Array) -> dict[str, _Seen]:
         readers = {"boolean": _parsing.booleans}
     elif text and pc.any(pc.match_substring_regex(array, pattern=_LEADING_ZERO)).as_py():
         readers = {"datetime": _parsing.seconds}  # 00420 is a name made of digits, not a number
-    found = {}
+    kinds = {}
     for kind, read in readers.items():
         cells = read(array)
         if (cells.read | cells.missing).all():
             values = cells.values[cells.read & (abs(cells.values) < math.inf)]
             ends = {values.min().item(), values.max().item()} if len(values) else ()
-            found[kind] = _Seen(bool(cells.missing.any()), frozenset(ends))
+            kinds[kind] = _Seen(bool(cells.missing.any()), frozenset(ends))
     if text:
         words = array.filter(~_parsing.is_empty(array)).unique()[: MOST_VALUES + 1]
         missing = bool(_parsing.is_empty(array).any())
-        found["categorical"] = _Seen(missing, frozenset(words.to_pylist()))
-    return found
+        kinds["categorical"] = _Seen(missing, frozenset(words.to_pylist()))
+    return kinds
 
 
 def _problem(kinds: dict[str, _Seen]) -> str | None:

@@ -1,14 +1,8 @@
-"""Five hospitals for demonstrations; every patient in them is invented.
-
-Frequencies and effects are plausible at best: they come from no register and say nothing about
-medicine.
-"""
+"""Five hospitals for demonstrations; every patient in them is invented."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,249 +11,23 @@ from numpy.typing import NDArray
 from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn.errors import UsageError
 from heterofedsyn.schema import Schema
+from heterofedsyn.simulate._hospital_facts import (
+    AGES,
+    COLUMNS,
+    COST_OF_A_DAY,
+    DIAGNOSES,
+    GROUPS,
+    HOSPITALS,
+    MEAN_DAYS,
+    SCHEMA,
+    Diagnosis,
+    Hospital,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Mask = NDArray[np.bool_]
-
-_SCHEMA = """\
-label = "readmitted"
-task = "binary_classification"
-columns = [
-  {name = "admitted_at", type = "datetime", min = 2025-01-01, max = 2025-12-31T23:59:59, bins = 12},
-  {name = "age", type = "integer", min = 0, max = 100, bins = 20},
-  {name = "sex", type = "categorical", values = ["female", "male", "unspecified"]},
-  {name = "insurance", type = "categorical", values = [
-    "statutory", "supplementary", "private", "none"]},
-  {name = "smoker", type = "boolean", nullable = true},
-  {name = "bmi", type = "number", min = 12, max = 52, bins = 16},
-  {name = "prior_admissions", type = "integer", min = 0, max = 9, bins = 10},
-  {name = "diagnosis", type = "categorical", values = [
-    "cancer", "circulatory", "digestive", "endocrine", "infection", "injury",
-    "musculoskeletal", "neurological", "pregnancy", "respiratory", "urinary"]},
-  {name = "emergency", type = "boolean"},
-  {name = "triage", type = "categorical", ordered = true, values = [
-    "non-urgent", "standard", "urgent", "very urgent", "immediate"]},
-  {name = "systolic_pressure", type = "integer", min = 70, max = 200, bins = 13},
-  {name = "creatinine", type = "number", min = 0.2, max = 2.6, bins = 12, nullable = true},
-  {name = "ward", type = "categorical", values = [
-    "cardiology", "general medicine", "geriatrics", "intensive care", "neurology",
-    "obstetrics", "oncology", "orthopaedics", "paediatrics", "surgery"]},
-  {name = "length_of_stay", type = "integer", min = 0, max = 30, bins = 15},
-  {name = "cost", type = "number", min = 0, max = 24000, bins = 20},
-  {name = "discharge", type = "categorical", values = [
-    "home", "home care", "rehabilitation", "nursing home", "other hospital", "died"]},
-  {name = "readmitted", type = "boolean"},
-]
-"""
-
-_COLUMNS: dict[str, dict[str, Any]] = {
-    column["name"]: column for column in tomllib.loads(_SCHEMA)["columns"]
-}
-
-
-@dataclass(frozen=True)
-class _Hospital:
-    """Whom a hospital treats; shares and weights are relative."""
-
-    name: str
-    share: float
-    groups: tuple[float, ...]  # weights, in the order of _GROUPS
-    insurance: Mapping[str, float]
-    emergency: float  # log-odds where the diagnosis adds nothing
-    treats: Mapping[str, float]  # the diagnoses seen more or less often than elsewhere
-    geriatrics: float  # weight of that ward at the age of 90, all others together being 1
-
-
-_HOSPITALS = (
-    _Hospital(  # in the country, for the old
-        name="elmwood",
-        share=0.19,
-        groups=(0.01, 0.01, 0.13, 0.45, 0.40),
-        insurance={"statutory": 72, "supplementary": 20, "private": 6, "none": 2},
-        emergency=-0.85,
-        treats={"circulatory": 1.3, "neurological": 1.4, "pregnancy": 0.1, "injury": 1.2},
-        geriatrics=3.0,
-    ),
-    _Hospital(  # of a university
-        name="kingsbridge",
-        share=0.30,
-        groups=(0.05, 0.07, 0.36, 0.39, 0.13),
-        insurance={"statutory": 62, "supplementary": 16, "private": 19, "none": 3},
-        emergency=0.0,
-        treats={"cancer": 2.0, "neurological": 1.4},
-        geriatrics=0.5,
-    ),
-    _Hospital(  # a private clinic for planned operations
-        name="lakeside",
-        share=0.10,
-        groups=(0.02, 0.07, 0.62, 0.26, 0.03),
-        insurance={"statutory": 22, "supplementary": 25, "private": 51, "none": 2},
-        emergency=-1.9,
-        treats={"musculoskeletal": 3.0, "infection": 0.4, "respiratory": 0.5, "injury": 0.8},
-        geriatrics=0.1,
-    ),
-    _Hospital(  # in the city centre, open all night
-        name="northgate",
-        share=0.25,
-        groups=(0.14, 0.10, 0.48, 0.22, 0.06),
-        insurance={"statutory": 75, "supplementary": 6, "private": 7, "none": 12},
-        emergency=1.1,
-        treats={"injury": 1.6, "infection": 1.4, "cancer": 0.6},
-        geriatrics=0.3,
-    ),
-    _Hospital(  # for children and mothers
-        name="st-anna",
-        share=0.16,
-        groups=(0.55, 0.37, 0.07, 0.01, 0.00),
-        insurance={"statutory": 81, "supplementary": 9, "private": 6, "none": 4},
-        emergency=0.2,
-        treats={"pregnancy": 2.0, "injury": 0.7},
-        geriatrics=0.0,
-    ),
-)
-
-# Mean and spread of age, and the share of women; the ages of children are drawn differently.
-_GROUPS = {
-    "children": (0.0, 0.0, 0.48),
-    "mothers": (30.5, 5.0, 0.98),
-    "working": (46.0, 13.0, 0.48),
-    "retired": (72.0, 7.0, 0.51),
-    "very old": (84.0, 5.0, 0.63),
-}
-
-
-@dataclass(frozen=True)
-class _Diagnosis:
-    """Who has it, and what it does; effects on chances are log-odds."""
-
-    often: tuple[float, ...]  # weights at the ages of _AGES, between them in proportion
-    wards: Mapping[str, float]  # of adults; geriatrics and intensive care come on top
-    cost: float
-    heavy: float = 0.0  # log-weight for each point of bmi over 25
-    smoking: float = 0.0  # log-weight for smokers
-    chronic: bool = False
-    emergency: float = 0.0
-    rehabilitation: float = 0.0
-    pressure: float = 0.0
-    creatinine: float = 0.0  # on its logarithm
-    winter: float = 0.0  # how far the season swings
-
-
-_AGES = (0, 8, 18, 35, 50, 65, 80, 100)
-_DIAGNOSES = {
-    "cancer": _Diagnosis(
-        often=(1, 1, 1, 3, 8, 14, 11, 7),
-        wards={"oncology": 0.65, "surgery": 0.25, "general medicine": 0.1},
-        cost=3600,
-        smoking=0.5,
-        emergency=-1.2,
-    ),
-    "circulatory": _Diagnosis(
-        often=(1, 1, 1, 4, 12, 22, 28, 30),
-        wards={"cardiology": 0.7, "general medicine": 0.2, "neurology": 0.1},
-        cost=2600,
-        heavy=0.05,
-        smoking=0.4,
-        chronic=True,
-        emergency=0.4,
-        rehabilitation=0.8,
-        pressure=11,
-        creatinine=0.1,
-    ),
-    "digestive": _Diagnosis(
-        often=(6, 10, 12, 14, 14, 11, 9, 8),
-        wards={"surgery": 0.55, "general medicine": 0.45},
-        cost=1900,
-    ),
-    "endocrine": _Diagnosis(
-        often=(2, 3, 3, 4, 6, 6, 5, 4),
-        wards={"general medicine": 0.9, "surgery": 0.1},
-        cost=1100,
-        heavy=0.16,
-        chronic=True,
-        creatinine=0.18,
-    ),
-    "infection": _Diagnosis(
-        often=(14, 9, 5, 4, 4, 5, 7, 9),
-        wards={"general medicine": 0.9, "surgery": 0.1},
-        cost=1000,
-        emergency=1.0,
-        pressure=-9,
-        winter=0.4,
-    ),
-    "injury": _Diagnosis(
-        often=(6, 20, 22, 14, 11, 10, 14, 18),
-        wards={"orthopaedics": 0.55, "surgery": 0.4, "neurology": 0.05},
-        cost=2200,
-        emergency=1.6,
-        rehabilitation=0.9,
-        pressure=-3,
-        winter=-0.15,
-    ),
-    "musculoskeletal": _Diagnosis(
-        often=(1, 4, 7, 9, 14, 15, 9, 5),
-        wards={"orthopaedics": 0.9, "general medicine": 0.1},
-        cost=4200,
-        heavy=0.06,
-        emergency=-1.8,
-        rehabilitation=2.0,
-    ),
-    "neurological": _Diagnosis(
-        often=(4, 6, 6, 6, 6, 7, 8, 7),
-        wards={"neurology": 0.85, "general medicine": 0.15},
-        cost=1700,
-        rehabilitation=1.2,
-    ),
-    "pregnancy": _Diagnosis(
-        often=(0, 0, 30, 60, 0, 0, 0, 0),
-        wards={"obstetrics": 1.0},
-        cost=1500,
-    ),
-    "respiratory": _Diagnosis(
-        often=(30, 14, 6, 5, 6, 9, 11, 13),
-        wards={"general medicine": 0.9, "oncology": 0.05, "surgery": 0.05},
-        cost=1100,
-        smoking=1.0,
-        chronic=True,
-        emergency=0.8,
-        winter=0.6,
-    ),
-    "urinary": _Diagnosis(
-        often=(3, 4, 5, 6, 6, 7, 8, 8),
-        wards={"surgery": 0.5, "general medicine": 0.5},
-        cost=1500,
-        chronic=True,
-        emergency=-0.4,
-        creatinine=0.4,
-    ),
-}
-
-_MEAN_DAYS = {
-    "cardiology": 5.5,
-    "general medicine": 6.0,
-    "geriatrics": 12.0,
-    "intensive care": 9.0,
-    "neurology": 7.5,
-    "obstetrics": 3.5,
-    "oncology": 8.0,
-    "orthopaedics": 6.5,
-    "paediatrics": 3.2,
-    "surgery": 5.0,
-}
-_COST_OF_A_DAY = {
-    "cardiology": 720,
-    "general medicine": 520,
-    "geriatrics": 430,
-    "intensive care": 1150,
-    "neurology": 600,
-    "obstetrics": 560,
-    "oncology": 760,
-    "orthopaedics": 560,
-    "paediatrics": 610,
-    "surgery": 640,
-}
 
 
 def hospital_schema() -> Schema:
@@ -268,12 +36,12 @@ def hospital_schema() -> Schema:
     >>> hospital_schema().label
     'readmitted'
     """
-    return Schema.from_toml(_SCHEMA)
+    return Schema.from_toml(SCHEMA)
 
 
 def hospital_names() -> tuple[str, ...]:
     """The hospitals, in order."""
-    return tuple(hospital.name for hospital in _HOSPITALS)
+    return tuple(hospital.name for hospital in HOSPITALS)
 
 
 def hospitals(seed: int = 0, patients: int = 100_000) -> dict[str, pa.Table]:
@@ -284,19 +52,19 @@ def hospitals(seed: int = 0, patients: int = 100_000) -> dict[str, pa.Table]:
     """
     import pyarrow as pa
 
-    least = len(_HOSPITALS)
+    least = len(HOSPITALS)
     if patients < least:
         raise UsageError(f"patients ({patients}) must be at least {least}, one for each hospital")
-    ends = np.cumsum([hospital.share for hospital in _HOSPITALS])
+    ends = np.cumsum([hospital.share for hospital in HOSPITALS])
     sizes = 1 + np.diff(np.rint(ends * (patients - least)), prepend=0).astype(np.int64)
     site = np.repeat(np.arange(least), sizes)
     columns = _patients(site, np.random.default_rng(seed))
     order = np.lexsort((columns["admitted_at"].to_numpy(), site))
-    everyone = pa.table({name: columns[name] for name in _COLUMNS}).take(pa.array(order))
+    everyone = pa.table({name: columns[name] for name in COLUMNS}).take(pa.array(order))
     starts = np.cumsum(sizes) - sizes
     return {
         hospital.name: everyone.slice(start, size)
-        for hospital, start, size in zip(_HOSPITALS, starts, sizes, strict=True)
+        for hospital, start, size in zip(HOSPITALS, starts, sizes, strict=True)
     }
 
 
@@ -338,10 +106,10 @@ def _patients(site: Integers, rng: np.random.Generator) -> dict[str, pa.Array]:
     )
 
     ward = _ward(site, age, diagnosis, triage, rng)
-    mean_days = _by("ward", _MEAN_DAYS)[ward] * np.exp(0.18 * severity + 0.02 * decades * adult)
+    mean_days = _by("ward", MEAN_DAYS)[ward] * np.exp(0.18 * severity + 0.02 * decades * adult)
     days = _fit("length_of_stay", np.floor(rng.gamma(2.5, mean_days / 2.5)))
     cost = _of_diagnosis(lambda d: d.cost)[diagnosis]
-    cost += _by("ward", _COST_OF_A_DAY)[ward] * (days + 0.5)
+    cost += _by("ward", COST_OF_A_DAY)[ward] * (days + 0.5)
     cost *= np.exp(0.18 * rng.standard_normal(n) + 0.12 * _is("insurance", "private", insurance))
     discharge = _discharge(age, diagnosis, ward, severity, days, rng)
     readmitted = _happens(
@@ -385,8 +153,8 @@ def _patients(site: Integers, rng: np.random.Generator) -> dict[str, pa.Array]:
 
 def _age_and_sex(site: Integers, rng: np.random.Generator) -> tuple[Integers, Integers]:
     n = len(site)
-    group = _pick(np.array([hospital.groups for hospital in _HOSPITALS]), site, rng)
-    mean, spread, women = np.array(list(_GROUPS.values())).T[:, group]
+    group = _pick(np.array([hospital.groups for hospital in HOSPITALS]), site, rng)
+    mean, spread, women = np.array(list(GROUPS.values())).T[:, group]
     years = np.where(mean > 0, rng.normal(mean, spread), 18 * rng.beta(0.7, 1.3, n))
     unspecified = 0.004
     weights = np.stack([women, 1 - women, np.full(n, unspecified)], axis=1)
@@ -394,7 +162,7 @@ def _age_and_sex(site: Integers, rng: np.random.Generator) -> tuple[Integers, In
 
 
 def _insurance(site: Integers, age: Integers, rng: np.random.Generator) -> Integers:
-    weights = np.array([_by("insurance", hospital.insurance) for hospital in _HOSPITALS])[site]
+    weights = np.array([_by("insurance", hospital.insurance) for hospital in HOSPITALS])[site]
     young = {"statutory": 1, "supplementary": 0.5, "private": 0.8, "none": 0.3}
     old = {"statutory": 1, "supplementary": 1.7, "private": 0.9, "none": 0.2}
     weights[age < 18] *= _by("insurance", young)
@@ -411,8 +179,8 @@ def _diagnosis(
     rng: np.random.Generator,
 ) -> Integers:
     names = _values("diagnosis")
-    often = [np.interp(np.arange(101), _AGES, _DIAGNOSES[name].often) for name in names]
-    treats = [[hospital.treats.get(name, 1.0) for name in names] for hospital in _HOSPITALS]
+    often = [np.interp(np.arange(101), AGES, DIAGNOSES[name].often) for name in names]
+    treats = [[hospital.treats.get(name, 1.0) for name in names] for hospital in HOSPITALS]
     weights = np.stack(often, axis=1)[age] * np.array(treats)[site]
     weights *= np.exp(np.outer(np.maximum(bmi - 25, 0), _of_diagnosis(lambda d: d.heavy)))
     weights[smoker] *= np.exp(_of_diagnosis(lambda d: d.smoking))
@@ -425,7 +193,7 @@ def _ward(
     site: Integers, age: Integers, diagnosis: Integers, triage: Integers, rng: np.random.Generator
 ) -> Integers:
     names = _values("ward")
-    of_adults = [_by("ward", _DIAGNOSES[name].wards) for name in _values("diagnosis")]
+    of_adults = [_by("ward", DIAGNOSES[name].wards) for name in _values("diagnosis")]
     weights = np.array(of_adults)[diagnosis]
     birth = _is("diagnosis", "pregnancy", diagnosis)
     child = (age < 18) & ~birth
@@ -483,7 +251,7 @@ def _moments(diagnosis: Integers, emergency: Mask, rng: np.random.Generator) -> 
 
 
 def _values(column: str) -> list[str]:
-    values: list[str] = _COLUMNS[column]["values"]
+    values: list[str] = COLUMNS[column]["values"]
     return values
 
 
@@ -501,12 +269,12 @@ def _is(column: str, value: str, codes: Integers) -> Mask:
     return same
 
 
-def _of_diagnosis(fact: Callable[[_Diagnosis], float]) -> Floats:
-    return np.array([fact(_DIAGNOSES[name]) for name in _values("diagnosis")], np.float64)
+def _of_diagnosis(fact: Callable[[Diagnosis], float]) -> Floats:
+    return np.array([fact(DIAGNOSES[name]) for name in _values("diagnosis")], np.float64)
 
 
-def _of_hospital(fact: Callable[[_Hospital], float]) -> Floats:
-    return np.array([fact(hospital) for hospital in _HOSPITALS], np.float64)
+def _of_hospital(fact: Callable[[Hospital], float]) -> Floats:
+    return np.array([fact(hospital) for hospital in HOSPITALS], np.float64)
 
 
 def _happens(log_odds: Floats, rng: np.random.Generator) -> Mask:
@@ -519,15 +287,15 @@ def _pick(weights: Floats, row: Integers, rng: np.random.Generator) -> Integers:
     rows, places = weights.shape
     below = np.cumsum(weights, axis=1)
     below = below / below[:, -1:] + np.arange(rows)[:, np.newaxis]
-    found = np.searchsorted(below.ravel(), row + rng.random(len(row)), side="right")
+    place = np.searchsorted(below.ravel(), row + rng.random(len(row)), side="right")
     # A number just below one may round to it and fall into the next row.
-    picked: Integers = np.minimum(found - row * places, places - 1)
+    picked: Integers = np.minimum(place - row * places, places - 1)
     return picked
 
 
 def _fit(column: str, values: NDArray[Any]) -> NDArray[Any]:
     """Values moved into the public range."""
-    inside: NDArray[Any] = np.clip(values, _COLUMNS[column]["min"], _COLUMNS[column]["max"])
+    inside: NDArray[Any] = np.clip(values, COLUMNS[column]["min"], COLUMNS[column]["max"])
     return inside
 
 

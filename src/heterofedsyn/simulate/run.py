@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from heterofedsyn.errors import UsageError
-from heterofedsyn.hub import Release, federate
+from heterofedsyn.hub import Release, Request, converse, drive
 from heterofedsyn.hub.methods.base import Method
 from heterofedsyn.hub.replies import SUM
 from heterofedsyn.marginals import Counts, TableCounts
@@ -99,39 +96,27 @@ def carry(
     schema: Schema, plan: Plan, method: Method, sites: Mapping[str, Answering], hear: Listener
 ) -> Release:
     """Carry the messages of a study between the hub and its sites, whatever these are."""
-    study = federate(schema, plan, method)
-    try:
-        query = next(study)
-        while True:
-            message = encode(query)
-            asked = sites if query.to is None else {query.to: sites[query.to]}
-            with ThreadPoolExecutor() as pool:
-                said = pool.map(lambda site: site.answer(message), asked.values())  # noqa: B023
-                replies = dict(zip(asked, said, strict=True))
-            hear(query, replies)
-            answers = [decode(reply, Answer) for reply in replies.values()]
-            query = study.send(answers if plan.trust == "local" else [summed(answers)])
-    except StopIteration as stop:
-        release: Release = stop.value
-        return release
+
+    def ask(request: Request) -> list[Answer]:
+        message = encode(request.query)
+        asked = {name: sites[name] for name in (sites if SUM in request.asked else request.asked)}
+        with ThreadPoolExecutor() as pool:
+            said = pool.map(lambda site: site.answer(message), asked.values())
+            replies = dict(zip(asked, said, strict=True))
+        hear(request.query, replies)
+        answers = [decode(reply, Answer) for reply in replies.values()]
+        return [summed(answers)] if SUM in request.asked else answers
+
+    return drive(converse(schema, plan, method), ask)
 
 
 def summed(answers: Sequence[Answer]) -> Answer:
     """What secure aggregation would let the hub see, formed here in memory."""
     first = answers[0]
-    parts = tuple(
-        Released.of(
-            np.sum([answer.parts[i].values for answer in answers], axis=0),
-            sensitivity=part.sensitivity,
-            sigma=math.sqrt(math.fsum(answer.parts[i].sigma ** 2 for answer in answers)),
-            rho=part.rho,
-        )
-        for i, part in enumerate(first.parts)
-    )
     return Answer(
         study=first.study,
         query=first.query,
         site=SUM,
         simulated=any(answer.simulated for answer in answers),
-        parts=parts,
+        parts=tuple(map(Released.sum_of, zip(*(answer.parts for answer in answers), strict=True))),
     )

@@ -59,9 +59,9 @@ def split(
 
 def _smallest(labels: Integers, person: Integers) -> Integers:
     """A label for every person that depends on their own rows alone, and not on their order."""
-    found = np.full(person.max(initial=-1) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(found, person, labels)
-    return found
+    first = np.full(person.max(initial=-1) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, person, labels)
+    return first
 
 
 def _deal(

@@ -96,10 +96,10 @@ class FederatedSynthesizer:
         """
         named = sites if isinstance(sites, Mapping) else name_sites(sites)
         counted = self.count_sites(named)
-        for name, found in counted.items():
-            if remark := found.fit.describe():
+        for name, holder in counted.items():
+            if remark := holder.fit.describe():
                 warnings.warn(f"{name}: {remark}", HeterofedsynWarning, stacklevel=2)
-        tables = {name: found.counts for name, found in counted.items()}
+        tables = {name: holder.counts for name, holder in counted.items()}
         return self.fit_encoded(tables, watch=watch)
 
     def count_sites(
@@ -114,22 +114,22 @@ class FederatedSynthesizer:
             UsageError: a table is given twice.
             PrivacyRefusal: with a unit, somebody has rows at two sites.
         """
-        found: dict[str, Counted] = {}
+        counted: dict[str, Counted] = {}
         people: dict[str, set[int]] = {}
         holders = self.holders(sites)
         for name, tables in holders.items():
             sources = [open_source(table) for table in tables]
             if self._unit is None or len(holders) < 2:
-                found[name] = self._count(sources, watch(name))
+                counted[name] = self._count(sources, watch(name))
                 continue
             heard = [
                 source if isinstance(source, SparkSource) else Heard(source, self._unit)
                 for source in sources
             ]
-            found[name] = self._count(heard, watch(name))
+            counted[name] = self._count(heard, watch(name))
             people[name] = set().union(*(people_of(source, self._unit) for source in heard))
         check_persons(people)
-        return found
+        return counted
 
     def holders(self, sites: Mapping[str, Any]) -> dict[str, list[Any]]:
         """Whose rows are put together before anything is counted: each site's, or all of them.

@@ -10,26 +10,20 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from heterofedsyn._words import Pace, short
-from heterofedsyn.errors import (
-    BudgetExceeded,
-    HeterofedsynError,
-    LedgerDisputed,
-    PrivacyRefusal,
-    ProtocolError,
-)
+from heterofedsyn.errors import BudgetExceeded
 from heterofedsyn.marginals.counts import Counts
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise
 from heterofedsyn.protocol.messages import Query, decode, study_of
 from heterofedsyn.protocol.plan import unit_name
+from heterofedsyn.protocol.refusal import Reason, Refused, words_of
 from heterofedsyn.protocol.study import Study
-from heterofedsyn.schema import Schema
+from heterofedsyn.schema import Schema, with_atoms
 from heterofedsyn.site.answering import Desk, Price
 from heterofedsyn.site.consent import (
-    NotApproved,
     approved,
+    approved_last,
     check_not_withdrawn,
     check_study,
     check_unit,
@@ -39,7 +33,7 @@ from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.log import PacedLog
 from heterofedsyn.site.schedule import on_tick
 from heterofedsyn.site.settings import Limits, SiteSettings
-from heterofedsyn.site.turns import SentAway, Turns
+from heterofedsyn.site.turns import Turns
 from heterofedsyn.sources import open_source
 
 MOST_QUERIES = 4096
@@ -60,27 +54,6 @@ _MOST_READINGS = 64
 
 A reading that fails counts here alone: it is no fault of the study, but must come to an end too.
 """
-
-_MOST_WORDS = 500
-"""Characters of one refusal in the steward's log; a hub chooses some of them."""
-
-
-class Reason(StrEnum):
-    """All that a hub hears of a refusal."""
-
-    OVER_THE_CAP = "over the cap"
-    NOT_APPROVED = "not approved"
-    MALFORMED = "malformed"
-    UNAVAILABLE = "unavailable"
-
-
-class Refused(HeterofedsynError):
-    """A query that gets no answer: `reason` is for the hub, the text for the steward."""
-
-    def __init__(self, reason: Reason, text: str) -> None:
-        """A refusal with its reason and what the steward should know."""
-        super().__init__(text if len(text) <= _MOST_WORDS else text[:_MOST_WORDS] + " ...")
-        self.reason = reason
 
 
 class _Outage(Refused):
@@ -140,16 +113,25 @@ class Agent:
             with self._turns.of(study):
                 return self._in_turn(study, message, refused)
         except Exception as error:
-            raise _refusal(error) from None
+            raise Refused.because_of(error) from None
 
     def prepare(self) -> None:
         """Read all rows once, so that what is wrong with them meets the steward and not a hub.
 
+        They are encoded as the study that was approved last has it, or as the usual method would:
+        whoever asks next then need not wait until they are read again.
+
         Raises:
             HeterofedsynError: saying which row of which file cannot be read.
         """
+        study = approved_last(self._settings, self._books.account)
         with self._turns.of(""):
-            self._read(self._settings.public, self._settings.unit, 1, strict=True)
+            if study is not None:
+                encoding, plan = study.encoding, study.plan
+                self._read(encoding, plan.unit, plan.rows_per_unit, strict=True)
+            else:
+                usual = with_atoms(self._settings.load_schema())
+                self._read(usual, self._settings.unit, 1, strict=True)
 
     def close(self) -> None:
         """Answer nobody any more but whose turn it is; who waits is told so at once."""
@@ -231,7 +213,7 @@ class Agent:
         try:
             return self._read(encoding, plan.unit, plan.rows_per_unit)
         except Exception as error:
-            raise _Outage(_words(error)) from None
+            raise _Outage(words_of(error)) from None
 
     def _read(self, schema: Schema, unit: str | None, most: int, *, strict: bool = False) -> Counts:
         """Rows read before a hub asks may be refused; later on, what a row holds changes nothing
@@ -244,7 +226,7 @@ class Agent:
             source = open_source(self._settings.source)
             if not strict:
                 source = source.forgiving(self._log)
-            found = count(
+            counted = count(
                 [source],
                 schema,
                 unit=unit,
@@ -253,10 +235,10 @@ class Agent:
                 declared=self._settings.rows,
                 watch=Pace(lambda text: self._log(f"reading {source.name}: {text}")),
             )
-            self._log(f"read {found.fit.rows_read:,} rows of {source.name}")
-            if remark := found.fit.describe():
+            self._log(f"read {counted.fit.rows_read:,} rows of {source.name}")
+            if remark := counted.fit.describe():
                 self._log(remark)
-            self._tables[key] = found.counts
+            self._tables[key] = counted.counts
         self._tables.move_to_end(key)
         return self._tables[key]
 
@@ -337,31 +319,3 @@ class _Refusals:
                 f"{self.seconds:,.0f} s of work; nothing of it is looked at until the agent is "
                 "started again",
             )
-
-
-def _refusal(error: Exception) -> Refused:
-    """What the hub and the steward hear of an error."""
-    reason = Reason.UNAVAILABLE
-    match error:
-        case Refused():
-            return error
-        case SentAway():
-            return Refused(reason, str(error))
-        case NotApproved():
-            reason = Reason.NOT_APPROVED
-        case BudgetExceeded():
-            reason = Reason.OVER_THE_CAP
-        case ProtocolError():
-            reason = Reason.MALFORMED
-        case PrivacyRefusal() if not isinstance(error, LedgerDisputed):
-            reason = Reason.MALFORMED  # a share too small to be noised
-    return Refused(reason, _words(error))
-
-
-def _words(error: Exception) -> str:
-    """An error in words that hold no value of a record."""
-    if isinstance(error, HeterofedsynError):
-        return str(error)
-    if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
-    return f"unexpected {type(error).__name__}"  # its text could quote a record

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
@@ -10,14 +9,15 @@ from typing import Protocol
 
 from heterofedsyn.errors import ProtocolError
 from heterofedsyn.marginals.counts import Counts, TableCounts
-from heterofedsyn.marginals.statistics import moves
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.ledger import Ledger
-from heterofedsyn.privacy.noise import Calibration, NoiseSource, add_noise
+from heterofedsyn.privacy.noise import NoiseSource, add_noise
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.privacy.trust import Local, Trust
-from heterofedsyn.protocol import Answer, Part, Plan, Query, Released, decode, encode
+from heterofedsyn.protocol import Answer, Plan, Query, Released, decode, encode
 from heterofedsyn.protocol.limits import check_query, most_answer_bytes
 from heterofedsyn.protocol.messages import query_fingerprint
+from heterofedsyn.protocol.terms import check_noise, terms_of
 from heterofedsyn.schema import Domain, EncodedTable
 
 
@@ -104,12 +104,10 @@ class Desk:
             least=budget.part(min(part.share for part in query.parts)),
             bytes=len(asked) + most_answer_bytes(integers, len(query.parts)),
         )
-        # What cannot be noised or paid is refused before any work is done for it: the sensitivity
-        # of a sketch needs its matrix, a bound on it does not.
-        noisiest = max(query.parts, key=lambda part: self._bound(part) / math.sqrt(part.share))
-        self._calibrate(noisiest, budget, self._bound(noisiest))
+        # What cannot be noised or paid is refused before any work is done for it.
+        check_noise(query, self.domain, self.plan, self.trust)
         store.afford(price)
-        calibrations = [self._calibrate(part, budget) for part in query.parts]
+        terms = [terms_of(part, self.domain, self.plan, self.trust) for part in query.parts]
         # COUNT
         counts = self.counts()
         counts.prepare(view for part in query.parts for view in part.statistic.views())
@@ -117,22 +115,17 @@ class Desk:
         # CHARGE
         store.charge(price)
         # DRAW
-        released = tuple(
-            Released.of(
-                add_noise(values, calibration, self.noise, f"{fingerprint} {i}".encode()),
-                sensitivity=calibration.sensitivity,
-                sigma=calibration.sigma,
-                rho=calibration.budget.rho,
-            )
-            for i, (values, calibration) in enumerate(zip(exact, calibrations, strict=True))
-        )
+        noised = [
+            add_noise(values, each, self._alone(each), self.noise, f"{fingerprint} {i}".encode())
+            for i, (values, each) in enumerate(zip(exact, terms, strict=True))
+        ]
         answer = encode(
             Answer(
                 study=query.study,
                 query=fingerprint,
                 site=self.site,
                 simulated=self.noise.simulated,
-                parts=released,
+                parts=tuple(map(Released.of, noised)),
             )
         )
         # KEEP
@@ -146,25 +139,9 @@ class Desk:
             raise ProtocolError(f"query {query.label!r} is for another site")
         check_query(query, self.domain, encoded)
 
-    def _bound(self, part: Part) -> float:
-        return part.statistic.most_sensitivity(self.domain)
-
-    def _calibrate(self, part: Part, budget: Budget, bound: float | None = None) -> Calibration:
-        """The noise of a part, or of one like it that a record moves by as much as the bound."""
-        rows, statistic = self.plan.rows_per_unit, part.statistic
-        if bound is None:
-            sensitivity = statistic.sensitivity(self.domain)
-            moved, l1 = moves(statistic, self.domain, rows)
-        else:
-            sensitivity, moved = bound, statistic.integers(self.domain)
-            l1 = rows * math.sqrt(moved) * bound
-        return Calibration.of(
-            sensitivity=sensitivity * rows,
-            budget=budget.part(part.share),
-            integers=moved,
-            trust=self.trust,
-            l1=l1,
-        )
+    def _alone(self, terms: Terms) -> Budget:
+        """What a release costs if somebody sees this site's message by itself."""
+        return Budget(terms.rho).times(self.trust.alone_factor)
 
 
 class Site:

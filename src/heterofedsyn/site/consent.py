@@ -10,12 +10,13 @@ import msgspec
 
 from heterofedsyn._files import file_written_whole, read_whole, written_whole
 from heterofedsyn._words import short
-from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
+from heterofedsyn.errors import HeterofedsynError, NotApproved, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.trust import Local
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.study import Study
-from heterofedsyn.site.ledger.books import Account, Books
+from heterofedsyn.site.ledger.books import Books
+from heterofedsyn.site.ledger.entries import Account
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
 
 STUDY = "study.toml"
@@ -25,10 +26,6 @@ CONSENT_VERSION = 1
 MOST_WHO = 200
 MOST_CONSENT_BYTES = 2**16
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
-
-
-class NotApproved(PrivacyRefusal):
-    """The steward has not consented to this study as it is now."""
 
 
 class Consent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -99,7 +96,7 @@ def check_schema(settings: SiteSettings, study: Study) -> None:
     Raises:
         NotApproved: naming the site's schema.
     """
-    if study.public.fingerprint != settings.public.fingerprint:
+    if study.public.fingerprint != settings.load_schema().fingerprint:
         raise NotApproved(
             f"the study has another schema than {settings.schema}; agree on one, to the letter"
         )
@@ -225,6 +222,19 @@ def approved(settings: SiteSettings, fingerprint: str, account: Account) -> tupl
     check_unit(settings, account)
     check_study(settings, study)
     return study, consent
+
+
+def approved_last(settings: SiteSettings, account: Account) -> Study | None:
+    """Of the studies that would be answered now the one that was approved last, if there is any."""
+    last: tuple[str, Study] | None = None
+    for path in sorted(settings.studies.glob(f"*/{CONSENT}")):
+        try:
+            study, consent = approved(settings, path.parent.name, account)
+        except (HeterofedsynError, OSError):
+            continue  # as whoever asks for it is told
+        if last is None or consent.when >= last[0]:
+            last = consent.when, study
+    return None if last is None else last[1]
 
 
 def consent_folder(settings: SiteSettings, fingerprint: str) -> Path:

@@ -18,11 +18,13 @@ from heterofedsyn._words import short
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.marginals.statistics import kind_of
 from heterofedsyn.privacy.budget import Budget, together
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol.messages import Answer, Query, decode
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.site.consent import Consent
-from heterofedsyn.site.ledger.books import Account, Books, Charged
+from heterofedsyn.site.ledger.answers import Kept
+from heterofedsyn.site.ledger.entries import Account, Charged
 from heterofedsyn.site.settings import SiteSettings
 
 RECEIPT_VERSION = 1
@@ -30,17 +32,6 @@ MOST_RECEIPT_BYTES = 2**28
 MOST_KEY_BYTES = 2**12
 _SIGNED_AS = b"heterofedsyn receipt 1\n"
 """What a signature begins with, so that the key's word on a receipt is its word on nothing else."""
-
-
-class ReleasedPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Some noisy integers that left, and how they were protected."""
-
-    kind: str
-    attributes: tuple[str, ...]
-    sensitivity: float
-    sigma: float
-    integers: int
-    rho: float
 
 
 class ReleasedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -59,7 +50,7 @@ class ReleasedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     query: str
     rho: float
     answer: str | None
-    parts: tuple[ReleasedPart, ...]
+    parts: tuple[Terms, ...]
 
 
 class BookedRepair(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -274,7 +265,7 @@ def _day(moment: str) -> str:
 
 def _released(folder: Path, charged: Charged, stored: str | None) -> tuple[ReleasedAnswer, bool]:
     """What a charge paid for, and whether its noise was simulated."""
-    kept = None if stored is None else Books.kept_in(folder, charged.query)
+    kept = None if stored is None else Kept.to(charged.query, folder)
     if stored is not None and (
         kept is None or hashlib.sha256(kept.to_bytes()).hexdigest() != stored
     ):
@@ -282,13 +273,13 @@ def _released(folder: Path, charged: Charged, stored: str | None) -> tuple[Relea
             f"the answer to query {short(charged.query)} may have left, but is no longer stored as "
             "it was; restore it from a copy, since a receipt must say what it was"
         )
-    parts: tuple[ReleasedPart, ...] = ()
+    parts: tuple[Terms, ...] = ()
     simulated = False
     if kept is not None:
         query, answer = decode(kept.asked, Query), decode(kept.answer, Answer)
         simulated = answer.simulated
         parts = tuple(
-            ReleasedPart(
+            Terms(
                 kind=kind_of(part.statistic),
                 attributes=part.statistic.attributes,
                 sensitivity=released.sensitivity,
@@ -339,7 +330,7 @@ def _sums_hold(receipt: Receipt) -> bool:
     )
 
 
-def _is_priced(part: ReleasedPart) -> bool:
+def _is_priced(part: Terms) -> bool:
     """Whether the noise of a part is what its price buys: rho = sensitivity^2 / (2 sigma^2)."""
     return (
         part.sensitivity > 0

@@ -7,11 +7,12 @@ from importlib.metadata import version
 
 import numpy as np
 
-from heterofedsyn._arrays import Integers
+from heterofedsyn._arrays import Exact, Integers
 from heterofedsyn.errors import LedgerDisputed, LedgerUnavailable, PrivacyRefusal
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.goodness import gaussian_p_value, reuse_p_value, tails_p_value
-from heterofedsyn.privacy.noise import Calibration, NoiseSource, add_noise
+from heterofedsyn.privacy.noise import NoiseSource, add_noise
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
 
@@ -88,8 +89,9 @@ def check_fresh(noise: NoiseSource) -> None:
 
 def _drawn(noise: NoiseSource, sigma: float, many: int, key: str) -> Integers:
     budget = Budget((1 + 1e-9) / (2 * sigma**2))
-    terms = Calibration(1.0, sigma, budget, budget)
-    return add_noise(np.zeros(many, dtype=np.int64), terms, noise, key.encode())
+    terms = Terms("flat", (), 1.0, sigma, many, budget.rho)
+    nothing = Exact(np.zeros(many, dtype=np.int64))
+    return add_noise(nothing, terms, budget, noise, key.encode()).values
 
 
 def _require_chance(chance: float, otherwise: str) -> None:

@@ -1,14 +1,14 @@
 """The agent's socket: who may ask is decided by the operating system's word on who is asking.
 
-A request is one frame: 8 bytes of length, big-endian, and so many bytes. A reply is one byte, 0 or
-the number of a reason, and a frame: the answer, or nothing. Each connection carries one request.
+What goes through it is said in `protocol.socket`. Threads, and not asyncio: an answer is made by
+code that blocks for seconds or minutes and may have to be left behind at the end, which an
+executor's threads cannot be, so that a loop would stand beside the threads and not replace them.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import select
 import socket
 import stat
 import struct
@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Protocol
 
 from heterofedsyn.errors import HeterofedsynError, UsageError
-from heterofedsyn.protocol.limits import MOST_ANSWER_BYTES, MOST_INTEGERS, MOST_QUERY_BYTES
-from heterofedsyn.site.agent import Reason, Refused
+from heterofedsyn.protocol.limits import MOST_INTEGERS, MOST_QUERY_BYTES
+from heterofedsyn.protocol.refusal import Reason, Refused
+from heterofedsyn.protocol.socket import receive, reply, request_length, why
 from heterofedsyn.site.log import PacedLog
 from heterofedsyn.site.schedule import MOST_TICK
 from heterofedsyn.site.settings import SiteSettings
@@ -43,10 +44,6 @@ the next tick."""
 FOLDER_MODE = 0o750
 SOCKET_MODE = 0o660
 
-_LENGTH = struct.Struct(">Q")
-_REASONS = tuple(Reason)
-_ANSWERED = 0
-_CHUNK = 2**20
 _CREDENTIALS = struct.Struct("iII")
 """Process, user and group; numbers of users go up to 2^32."""
 
@@ -78,8 +75,8 @@ class Service:
         """Prepare to answer; nothing is there to be asked before `open`."""
         self._agent = agent
         self._path = settings.socket
-        self._group = settings.group_id
-        self._askers = settings.askers
+        self._group = settings.group_id()
+        self._askers = settings.askers()
         self._settings = settings
         self._log = PacedLog.of(log)
         self._request_seconds, self._stop_seconds = request_seconds, stop_seconds
@@ -90,11 +87,10 @@ class Service:
         self._threads: set[threading.Thread] = set()
         self._asking: set[socket.socket] = set()
         self._turn = threading.Lock()
-        self._waking = threading.RLock()  # a signal may come while its holder is stopped or closed
+        self._ending = threading.RLock()  # a signal may come while its holder is stopped or closed
+        self._stopped = False
         self._listener: socket.socket | None = None
         self._made: tuple[int, int] | None = None
-        self._woken, self._waker = os.pipe()
-        os.set_blocking(self._waker, False)
 
     def __enter__(self) -> Service:
         self.open()
@@ -125,17 +121,12 @@ class Service:
             made = self._path.lstat()
             self._made = made.st_dev, made.st_ino
             listener.listen(2 * MOST_CONNECTIONS)
-        except OSError as error:
+        except BaseException as error:
             listener.close()
             self._remove()
-            raise HeterofedsynError(
-                f"cannot make the socket {self._path}: {_reason(error)}"
-            ) from None
-        except HeterofedsynError:
-            listener.close()
-            self._remove()
-            raise
-        listener.setblocking(False)
+            if not isinstance(error, OSError):
+                raise
+            raise HeterofedsynError(f"cannot make the socket {self._path}: {why(error)}") from None
         self._listener = listener
 
     def run(self) -> None:
@@ -143,17 +134,12 @@ class Service:
         listener = self._listener
         if listener is None:
             raise UsageError("the service is not open")
-        while True:
-            ready, _, _ = select.select([listener.fileno(), self._woken], [], [])
-            if self._woken in ready:
-                break
+        while not self._stopped:
             try:
                 connection, _ = listener.accept()
-            except BlockingIOError:
-                continue
-            except OSError as error:  # out of file descriptors, or the peer has gone
+            except OSError as error:  # stopped, out of file descriptors, or the peer has gone
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-                    self._log("no connection", f"cannot take a connection: {_reason(error)}")
+                    self._log("no connection", f"cannot take a connection: {why(error)}")
                     time.sleep(0.1)
                 continue
             self._start(connection)
@@ -162,12 +148,13 @@ class Service:
     def stop(self) -> None:
         """End `run`; may be called from a signal handler or another thread, also when it is late.
 
-        Once the pipe is closed its number may be that of another file, so it is written to no more.
+        Once the listener is closed its number may be that of another file, which is left alone.
         """
-        with self._waking:
-            if self._waker >= 0:
-                with suppress(BlockingIOError):  # it is full of wake-up calls already
-                    os.write(self._waker, b".")
+        with self._ending:
+            self._stopped = True
+            if self._listener is not None:
+                with suppress(OSError):  # it was told before
+                    self._listener.shutdown(socket.SHUT_RDWR)  # so that nobody waits for it
 
     @property
     def busy(self) -> bool:
@@ -177,16 +164,7 @@ class Service:
 
     def close(self) -> None:
         """Remove the socket."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-            self._remove()
-        with self._waking:
-            ends = (self._woken, self._waker)
-            self._woken = self._waker = -1
-        for end in ends:
-            if end >= 0:
-                os.close(end)
+        self._close_listener()
         self._log.close()
 
     def _end(self) -> None:
@@ -194,10 +172,7 @@ class Service:
 
         Who waits for a turn would use up that time, and was charged nothing yet: it is refused.
         """
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-            self._remove()
+        self._close_listener()
         self._agent.close()
         until = time.monotonic() + self._stop_seconds + self._tick()
         with self._turn:
@@ -215,11 +190,18 @@ class Service:
         except HeterofedsynError:
             return MOST_TICK
 
+    def _close_listener(self) -> None:
+        with self._ending:
+            if self._listener is not None:
+                self._listener.close()
+                self._listener = None
+                self._remove()
+
     def _remove(self) -> None:
         """Remove the socket if it is still the one that was made here."""
         try:
-            found = self._path.lstat()
-            if self._made == (found.st_dev, found.st_ino):
+            there = self._path.lstat()
+            if self._made == (there.st_dev, there.st_ino):
                 self._path.unlink()
         except OSError:
             pass  # it is gone, which is what was wanted
@@ -241,20 +223,21 @@ class Service:
                 self._threads.add(thread)
                 self._asking.add(connection)
         if full:
-            text = f"refused a connection: {MOST_CONNECTIONS} are open already"
-            self._log("too many connections", text)
-            with connection:
-                _try_reply(connection, Reason.UNAVAILABLE, b"", 1.0)
+            text = f"{MOST_CONNECTIONS} are open already"
+            self._turn_away(connection, "too many connections", text)
             return
         try:
             thread.start()
         except RuntimeError:  # the operating system gives no more threads
-            self._log("no thread", "refused a connection: there is no thread for it")
             with self._turn:
                 self._asking.discard(connection)
                 self._threads.discard(thread)
-            with connection:
-                _try_reply(connection, Reason.UNAVAILABLE, b"", 1.0)
+            self._turn_away(connection, "no thread", "there is no thread for it")
+
+    def _turn_away(self, connection: socket.socket, kind: str, text: str) -> None:
+        self._log(kind, f"refused a connection: {text}")
+        with connection:
+            reply(connection, Reason.UNAVAILABLE, b"", 1.0)
 
     def _serve(self, connection: socket.socket, user: int) -> None:
         try:
@@ -275,9 +258,9 @@ class Service:
                 answer = self._agent.answer(message)
         except Refused as refusal:
             reason = refusal.reason
-            self._log(f"refused ({reason})", f"refused ({reason}): {refusal}")
+            self._log_refusal(refusal)
         except (OSError, TimeoutError) as error:
-            self._log("no request", f"a request did not arrive: {_reason(error)}")
+            self._log("no request", f"a request did not arrive: {why(error)}")
             return
         except Exception as error:
             # Whatever it is, its text could quote a record, and the hub learns nothing from it.
@@ -289,8 +272,11 @@ class Service:
                 self._reply(connection, reason, answer)
         except Refused as refusal:
             del answer
-            self._log(f"refused ({refusal.reason})", f"refused ({refusal.reason}): {refusal}")
+            self._log_refusal(refusal)
             self._reply(connection, refusal.reason, b"")
+
+    def _log_refusal(self, refusal: Refused) -> None:
+        self._log(f"refused ({refusal.reason})", f"refused ({refusal.reason}): {refusal}")
 
     def _check_still_allowed(self, user: int) -> None:
         """Refuse a user whom the settings no longer name; whom they name now waits for a restart.
@@ -299,14 +285,14 @@ class Service:
             Refused: as unavailable if the settings cannot be read.
         """
         try:
-            allowed = self._settings.again().askers
+            allowed = self._settings.again().askers()
         except HeterofedsynError as error:
             raise Refused(Reason.UNAVAILABLE, str(error)) from None
         if user not in allowed:
             raise Refused(Reason.UNAVAILABLE, f"user {user} may no longer ask, by the settings")
 
     def _reply(self, connection: socket.socket, reason: Reason | None, answer: bytes) -> None:
-        if not _try_reply(connection, reason, answer, self._request_seconds):
+        if not reply(connection, reason, answer, self._request_seconds):
             text = "a reply was not taken; the same query again gets the same answer"
             self._log("not taken", text)
         elif reason is None:
@@ -316,14 +302,9 @@ class Service:
     def _request(self, connection: socket.socket) -> Iterator[bytes]:
         """The message of a connection, in the room that there is for messages."""
         until = time.monotonic() + self._request_seconds
-        (length,) = _LENGTH.unpack(_receive(connection, _LENGTH.size, until))
-        if not 0 < length <= MOST_QUERY_BYTES:
-            raise Refused(
-                Reason.MALFORMED,
-                f"a request of {length:,} bytes is not within 1..{MOST_QUERY_BYTES:,}",
-            )
+        length = request_length(connection, until)
         with self._room.take(length):
-            message = _receive(connection, length, until)
+            message = receive(connection, length, until)
             with self._turn:
                 self._asking.discard(connection)
             yield message
@@ -350,84 +331,10 @@ class _Room:
                 self.left += many
 
 
-def ask(path: Path, message: bytes, timeout: float) -> bytes:
-    """The answer of the agent at a socket.
-
-    Raises:
-        Refused: with the agent's reason, or `unavailable` if there is no answer in time.
-    """
-    until = time.monotonic() + timeout
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(timeout)
-            connection.connect(str(path))
-            try:
-                _send(connection, _LENGTH.pack(len(message)), until)
-                _send(connection, message, until)
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # refused before all of it was read; the reply says why
-            status = _receive(connection, 1, until)[0]
-            (length,) = _LENGTH.unpack(_receive(connection, _LENGTH.size, until))
-            if length > MOST_ANSWER_BYTES:
-                raise Refused(Reason.UNAVAILABLE, f"the agent at {path} sends too much")
-            answer = _receive(connection, length, until)
-    except (OSError, ValueError) as error:
-        raise Refused(
-            Reason.UNAVAILABLE, f"no answer from the agent at {path}: {_reason(error)}"
-        ) from None
-    if status == _ANSWERED:
-        return answer
-    if status > len(_REASONS):
-        raise Refused(Reason.UNAVAILABLE, f"the agent at {path} speaks another version")
-    reason = _REASONS[status - 1]
-    raise Refused(reason, f"the agent at {path} refused: {reason}")
-
-
-def _try_reply(
-    connection: socket.socket, reason: Reason | None, answer: bytes, seconds: float
-) -> bool:
-    """Whether the reply was taken in time."""
-    status = _ANSWERED if reason is None else 1 + _REASONS.index(reason)
-    until = time.monotonic() + seconds
-    try:
-        _send(connection, bytes([status]) + _LENGTH.pack(len(answer)), until)
-        _send(connection, answer, until)
-    except OSError:
-        return False
-    return True
-
-
-def _receive(connection: socket.socket, many: int, until: float) -> bytes:
-    """So many bytes; memory is taken as they come, not as they are announced."""
-    found = bytearray()
-    while len(found) < many:
-        connection.settimeout(_left(until))
-        part = connection.recv(min(_CHUNK, many - len(found)))
-        if not part:
-            raise ConnectionAbortedError(errno.ECONNABORTED, "the connection ended early")
-        found += part
-    return bytes(found)
-
-
-def _send(connection: socket.socket, message: bytes, until: float) -> None:
-    """All of a message."""
-    rest = memoryview(message)
-    while rest:
-        connection.settimeout(_left(until))
-        rest = rest[connection.send(rest[:_CHUNK]) :]
-
-
-def _left(until: float) -> float:
-    seconds = until - time.monotonic()
-    if seconds <= 0:
-        raise TimeoutError(errno.ETIMEDOUT, "timed out")
-    return seconds
-
-
 def _peer(connection: socket.socket) -> int:
     """The number of the user at the other end, from the operating system."""
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, user, _ = _CREDENTIALS.unpack(found)
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(peer)
     return int(user)
 
 
@@ -437,18 +344,17 @@ def _own_folder(path: Path, group: int) -> None:
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
-        found = folder.lstat()
-        right = (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode))
-        if stat.S_ISDIR(found.st_mode) and right == (os.geteuid(), group, FOLDER_MODE):
+        state = folder.lstat()
+        mine = stat.S_ISDIR(state.st_mode) and state.st_uid == os.geteuid()
+        if mine and (state.st_gid, stat.S_IMODE(state.st_mode)) == (group, FOLDER_MODE):
             return
-        mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
         if not mine or any(entry != path for entry in folder.iterdir()):
             raise UsageError(
                 f"{folder} must be a folder of the agent's own with nothing but the socket in it, "
                 f"mode {FOLDER_MODE:o}; name another for the socket"
             ) from None
     except OSError as error:
-        raise HeterofedsynError(f"cannot make the folder {folder}: {_reason(error)}") from None
+        raise HeterofedsynError(f"cannot make the folder {folder}: {why(error)}") from None
     _share(folder, group, FOLDER_MODE)
 
 
@@ -481,7 +387,3 @@ def _clear(path: Path) -> None:
         except OSError:
             pass  # somebody is there, only too busy
     raise UsageError(f"another agent answers at {path}; stop it, or name another socket")
-
-
-def _reason(error: BaseException) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -9,6 +9,7 @@ import pwd
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,7 @@ from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol.plan import check_site_name
 from heterofedsyn.schema import Schema
+from heterofedsyn.site.ledger.anchor import others_can_write
 from heterofedsyn.site.schedule import MOST_TICK, TICK
 from heterofedsyn.sources import file_of
 
@@ -167,8 +169,7 @@ class SiteSettings:
             reason = error.strerror or type(error).__name__
             raise UsageError(f"cannot read {path}: {reason}; run this as the site's user") from None
         try:
-            found = msgspec.convert(from_toml(text), _File)
-            return found.settings(folder)
+            return msgspec.convert(from_toml(text), _File).settings(folder)
         except (NotToml, msgspec.ValidationError) as error:
             raise UsageError(f"{path}: these are no settings of a site: {error}") from None
         except HeterofedsynError as error:
@@ -186,17 +187,25 @@ class SiteSettings:
         """
         return SiteSettings.load(self.folder)
 
+    def load_schema(self) -> Schema:
+        """The public schema by which the site holds its rows, as it is on disk now.
+
+        Raises:
+            UsageError: if it cannot be read.
+        """
+        return Schema.load(self.schema)
+
     def to_toml(self) -> str:
         """The settings as TOML; `load` gives them back."""
         values = {key: value for key, value in asdict(self).items() if key != "folder"}
         return to_toml({k: str(v) if isinstance(v, Path) else v for k, v in values.items()})
 
-    @property
+    @cached_property
     def cap(self) -> Budget:
         """The most that the table may ever spend."""
         return Budget.of(epsilon=self.epsilon, delta=self.delta)
 
-    @property
+    @cached_property
     def study_cap(self) -> Budget:
         """The most that one study may spend."""
         return Budget.of(epsilon=self.study_epsilon, delta=self.delta)
@@ -214,11 +223,6 @@ class SiteSettings:
         )
 
     @property
-    def public(self) -> Schema:
-        """The public schema by which the site holds its rows."""
-        return Schema.load(self.schema)
-
-    @property
     def studies(self) -> Path:
         """The folder of approved studies, each under its fingerprint."""
         return self.folder / "studies"
@@ -233,47 +237,42 @@ class SiteSettings:
         """The file of the signing key."""
         return self.folder / "key.pem"
 
-    @property
     def group_id(self) -> int:
-        """The number of the group that shares the socket."""
+        """The number of the group that shares the socket, as the machine knows it now."""
         return _number("group", self.group, lambda name: grp.getgrnam(name).gr_gid)
 
-    @property
     def askers(self) -> frozenset[int]:
         """The user numbers that may ask: the engine's and the agent's own."""
-        return frozenset({self._engine_id, os.geteuid()})
+        return frozenset({self._engine_id(), os.geteuid()})
 
-    @property
     def remarks(self) -> tuple[str, ...]:
         """What weakens the site as it is set up, for its steward."""
-        found: list[str] = []
-        if self._engine_id == os.geteuid():
-            found.append(
+        remarks: list[str] = []
+        if self._engine_id() == os.geteuid():
+            remarks.append(
                 "REMARK: the engine runs as the agent's own user, so whoever takes over the engine "
                 "can read the rows and change the ledger; on a real site give the engine a user of "
                 f"its own in {SETTINGS}"
             )
         if self.tick == 0:
-            found.append(
+            remarks.append(
                 "REMARK: tick is 0, so a reply leaves when it is ready, and whoever asks sees how "
                 f"long counting took; set tick = {TICK:g} in {SETTINGS}"
             )
         if self.rows is None:
-            found.append(
+            remarks.append(
                 "REMARK: no number of rows is declared, so how rows are counted follows their own "
                 f"number, and time may tell of it; set rows in {SETTINGS} to twice as many or more"
             )
         folder = self.anchor.parent
         with suppress(OSError):  # a missing folder is refused elsewhere
-            state = folder.stat()
-            if state.st_mode & 0o022 or state.st_uid not in (0, os.geteuid()):
-                found.append(
+            if others_can_write(folder):
+                remarks.append(
                     f"REMARK: others can write in {folder}, so they can replace the anchor of the "
                     f"ledger; make it the agent's own: chmod go-w {folder}"
                 )
-        return tuple(found)
+        return tuple(remarks)
 
-    @property
     def _engine_id(self) -> int:
         return _number("user", self.engine, lambda name: pwd.getpwnam(name).pw_uid)
 

@@ -8,15 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Condition
 
+from heterofedsyn.protocol.refusal import Reason, Refused
+
 _NO_ROOM = "too many queries of one study wait for their turn"
 _CLOSED = "the agent stops, and only who had the turn is answered"
-
-
-class SentAway(Exception):
-    """A query that gets no turn: there is no room to wait, its place went to another, or the end.
-
-    The text says which, for the steward.
-    """
 
 
 @dataclass(eq=False)
@@ -46,7 +41,7 @@ class Turns:
         """The turn of one query of this study.
 
         Raises:
-            SentAway: if it gets none.
+            Refused: as unavailable, if it gets none; the text says why.
         """
         ticket = _Ticket()
         try:
@@ -55,7 +50,7 @@ class Turns:
                 self._call_next()
                 self._change.wait_for(lambda: ticket.called or ticket.sent_away)
                 if ticket.sent_away:
-                    raise SentAway(ticket.sent_away)
+                    raise Refused(Reason.UNAVAILABLE, ticket.sent_away)
             yield
         finally:
             with self._change:
@@ -74,12 +69,12 @@ class Turns:
 
     def _join(self, study: str, ticket: _Ticket) -> None:
         if self._closed:
-            raise SentAway(_CLOSED)
+            raise Refused(Reason.UNAVAILABLE, _CLOSED)
         if self._waiting >= self._most:
             longest = max(self._queues, key=lambda name: len(self._queues[name]))
             # Who would only take the place of one of its own is sent away itself.
             if len(self._queues.get(study, ())) + 1 >= len(self._queues[longest]):
-                raise SentAway(_NO_ROOM)
+                raise Refused(Reason.UNAVAILABLE, _NO_ROOM)
             self._queues[longest].pop().sent_away = _NO_ROOM
             self._waiting -= 1
             self._change.notify_all()

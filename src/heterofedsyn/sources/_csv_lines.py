@@ -64,12 +64,12 @@ class Lines:
 
     def _after_the_long_one(self, data: bytes) -> bytes:
         """What follows a line that is too long to be held."""
-        found = re.search(rb"[\r\n]", data)
-        self._skipping = found is None
-        if found is None:
+        end = re.search(rb"[\r\n]", data)
+        self._skipping = end is None
+        if end is None:
             return b""
-        self._count(data[found.start() : found.end()])
-        return data[found.end() :]
+        self._count(data[end.start() : end.end()])
+        return data[end.end() :]
 
     def _kept(self, whole: bytes) -> bytes:
         # Every line is looked at, quotes or not: whether there are any must not show in the time.

@@ -79,12 +79,12 @@ def _bare(query: str, *, spark: bool, escapes: bool, names: bool = False) -> str
     ]
     pattern = re.compile("|".join(parts), re.DOTALL)
     kept, place = [], 0
-    while found := pattern.search(query, place):
-        kept.append(query[place : found.start()])
-        shown = found[0] if names and found["name"] else " ? "
-        kept.append(" " if found["comment"] else shown)  # words around a comment belong together
-        place = found.end()
-        if found["comment"] == "/*":
+    while match := pattern.search(query, place):
+        kept.append(query[place : match.start()])
+        shown = match[0] if names and match["name"] else " ? "
+        kept.append(" " if match["comment"] else shown)  # words around a comment belong together
+        place = match.end()
+        if match["comment"] == "/*":
             place = _end_of_comment(query, place)
     return "".join([*kept, query[place:]])
 
@@ -92,10 +92,10 @@ def _bare(query: str, *, spark: bool, escapes: bool, names: bool = False) -> str
 def _end_of_comment(query: str, place: int) -> int:
     """Where a comment ends that may hold others."""
     depth = 1
-    for found in re.compile(r"/\*|\*/").finditer(query, place):
-        depth += 1 if found[0] == "/*" else -1
+    for match in re.compile(r"/\*|\*/").finditer(query, place):
+        depth += 1 if match[0] == "/*" else -1
         if not depth:
-            return found.end()
+            return match.end()
     return len(query)
 
 

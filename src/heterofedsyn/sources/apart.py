@@ -161,15 +161,15 @@ def _tokens(query: str) -> tuple[str, ...]:
     >>> _tokens('SELECT *  FROM "icu" -- all') == _tokens("select * from ICU")
     True
     """
-    found = []
+    words = []
     for token in _TOKEN.findall(query):
         if plain := _PLAIN_NAME.fullmatch(token):
-            found.append(plain[1])
+            words.append(plain[1])
         elif token[0] in "'\"`":
-            found.append(token)
+            words.append(token)
         elif not token.startswith(("--", "/*")):
-            found.append(token.lower())
-    return tuple(found)
+            words.append(token.lower())
+    return tuple(words)
 
 
 def _tables_named(query: tuple[str, ...]) -> set[tuple[str, ...]]:
@@ -179,7 +179,7 @@ def _tables_named(query: tuple[str, ...]) -> set[tuple[str, ...]]:
     [('a', 'b'), ('c',), ('d',)]
     """
     words = _OTHER_FROM.sub("", " ".join("?" if word[0] == "'" else word for word in query))
-    lists = (found[1].split(" , ") for found in _FROM.finditer(words))
+    lists = (match[1].split(" , ") for match in _FROM.finditer(words))
     paths = (_TABLE.match(item) for items in lists for item in items)
     return {tuple(path[1].split(" . ")) for path in paths if path} - {
         (name,) for name in _DEFINED.findall(words)
@@ -206,8 +206,8 @@ def _database(location: Location) -> Hashable:
         re.fullmatch(r"(.*?)(?::(\d*))?", host)
         for host in unquote(authority.rpartition("@")[2]).lower().split(",")
     ]
-    hosts = [found[1].strip("[]") for found in places if found]
-    ports = [found[2] or "" for found in places if found]
+    hosts = [match[1].strip("[]") for match in places if match]
+    ports = [match[2] or "" for match in places if match]
     hosts = given["host"].lower().split(",") if "host" in given else hosts
     ports = given["port"].split(",") if "port" in given else ports
     if len(ports) != len(hosts):

@@ -246,14 +246,14 @@ def _reader(
 def _explain(path: Path, error: Exception, rows: int) -> str:
     """Our own words for pyarrow's errors, which quote the row; so many rows were read before."""
     message = str(error)
-    if found := _RAGGED.search(message):
-        row, expected, cells = found.groups()
+    if match := _RAGGED.search(message):
+        row, expected, cells = match.groups()
         return (
             f"{_row(row)} has {cells} cells but the header has {expected}; "
             "add the missing commas, put cells that hold commas in quotes, or close a quote"
         )
-    if found := _BAD_TEXT.search(message):
-        return f"{_row(found.group(1))} is not UTF-8; save the file as UTF-8"
+    if match := _BAD_TEXT.search(message):
+        return f"{_row(match.group(1))} is not UTF-8; save the file as UTF-8"
     if "Empty CSV" in message:
         return "the file is empty, or its header does not end with a line break; add a header"
     if "straddling" in message:

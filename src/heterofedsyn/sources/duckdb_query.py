@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from heterofedsyn.errors import DataError, UsageError
-from heterofedsyn.sources._ahead import read_ahead
+from heterofedsyn.sources._query_tables import Catalogue, Reading
+from heterofedsyn.sources._read_ahead import read_ahead
 from heterofedsyn.sources._rowwise import check_tree, nodes
-from heterofedsyn.sources._tables import Catalogue, Reading
 from heterofedsyn.sources.location import Location
 from heterofedsyn.sources.memory import FrameSource
 from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
@@ -82,8 +82,8 @@ class DuckdbSource(Source):
             _check_query(connection, location)
             _relation(connection, location.query)
             # A relation would give the second of two equal names, in any case, another one.
-            found = connection.sql(f"SELECT column_name FROM (DESCRIBE (\n{location.query}\n))")
-            names = [name for (name,) in found.fetchall()]
+            described = connection.sql(f"SELECT column_name FROM (DESCRIBE (\n{location.query}\n))")
+            names = [name for (name,) in described.fetchall()]
         check_names(location.name, [name.casefold() for name in names])
         return cls(location, tuple(names))
 
@@ -197,20 +197,22 @@ class _Behind:
 
 def _tree(connection: Any, query: str) -> Any:
     """What DuckDB's parser makes of a SELECT, or None if it does not tell."""
-    ((found,),) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [query]).fetchall()
-    tree = json.loads(found)
+    ((serialized,),) = connection.execute(
+        "SELECT json_serialize_sql(?::VARCHAR)", [query]
+    ).fetchall()
+    tree = json.loads(serialized)
     return None if tree["error"] else tree["statements"]
 
 
 def _definitions(connection: Any) -> dict[str, list[str]]:
     """The queries behind the views and macros of a file, by their names."""
-    found: dict[str, list[str]] = {}
+    definitions: dict[str, list[str]] = {}
     for _, name, text in connection.execute(_VIEWS).fetchall():
-        found.setdefault(name.lower(), []).append(_view_query(text))
+        definitions.setdefault(name.lower(), []).append(_view_query(text))
     for name, kind, text in connection.execute(_MACROS).fetchall():
         query = text if kind == "table_macro" else f"SELECT {text}"
-        found.setdefault(name.lower(), []).append(query)
-    return found
+        definitions.setdefault(name.lower(), []).append(query)
+    return definitions
 
 
 def _view_query(text: str) -> str:

@@ -213,13 +213,13 @@ def files_below(root: Path, parts: Sequence[str]) -> list[Path]:
         DataError: a folder may not be looked into, a link leads nowhere, or two paths lead to one
             file, by a link of either kind, whose records would count twice.
     """
-    found = sorted({*_files(root, tuple(parts), (os.path.realpath(root),))})
+    files = sorted({*_files(root, tuple(parts), (os.path.realpath(root),))})
     known: dict[tuple[int, int], Path] = {}
-    for path in found:
+    for path in files:
         there = path.stat()
         if (other := known.setdefault((there.st_dev, there.st_ino), path)) != path:
             raise DataError(f"{path}: the same file as {other}, by a link; remove one of the two")
-    return found
+    return files
 
 
 def _files(folder: Path, parts: tuple[str, ...], above: tuple[str, ...]) -> Iterator[Path]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from heterofedsyn.errors import DataError, UsageError
-from heterofedsyn.sources._ahead import read_ahead
+from heterofedsyn.sources._read_ahead import read_ahead
 from heterofedsyn.sources._rowwise import check_text
 from heterofedsyn.sources.location import Location
 from heterofedsyn.sources.source import Source, check_names

@@ -84,7 +84,7 @@ def open_source(table: object) -> Source:
 
 
 def _open_file(location: Location) -> Source:
-    from heterofedsyn.sources.files import open_file
+    from heterofedsyn.sources.data_files import open_file
 
     return open_file(location.place, multiline=location.multiline)
 

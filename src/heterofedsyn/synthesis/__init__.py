@@ -1,5 +1,6 @@
 """From noisy marginals to rows: post-processing that never meets private data."""
 
+from heterofedsyn._registry import Registry
 from heterofedsyn.synthesis.consistency import Consistency
 from heterofedsyn.synthesis.denoise import Denoising
 from heterofedsyn.synthesis.gum import Gum
@@ -7,17 +8,10 @@ from heterofedsyn.synthesis.pgm import Pgm
 from heterofedsyn.synthesis.targets import Measured, Measurement, Rebuild, Synthesizer, Targets
 from heterofedsyn.synthesis.tree import Tree
 
-SYNTHESIZERS: dict[str, type[Synthesizer]] = {
-    kind.name: kind
-    for kind in (
-        Gum,
-        Tree,
-        Pgm,
-    )
-}
-"""Every synthesizer by name; a new one is a file of its own and a line here."""
+SYNTHESIZERS = Registry[Synthesizer]("synthesizer", Synthesizer, (Gum, Tree, Pgm))
+"""Every synthesizer by name; a new one is a file of its own and a name here."""
 
-REBUILDS: dict[str, type[Rebuild]] = {kind.name: kind for kind in (Consistency, Denoising)}
+REBUILDS = Registry[Rebuild]("rebuild", Rebuild, (Consistency, Denoising))
 """Every way to deal with noise before synthesis, by name."""
 
 __all__ = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from heterofedsyn._arrays import Codes, Floats, Integers
+from heterofedsyn.synthesis.stopping import step
 
 
 def allocate(weights: Floats, rows: int, rng: np.random.Generator) -> Codes:
@@ -42,6 +43,7 @@ def in_order(counts: Integers) -> Codes:
 
 def allocated(strata: Integers | Codes, weights: Floats, rng: np.random.Generator) -> Integers:
     """How many rows of each stratum get each code: whole parts first, then what is left by lot."""
+    step()
     many = np.bincount(strata, minlength=len(weights))
     expected = _shares(weights) * many[:, None]
     counts = np.floor(expected + 1e-9).astype(np.int64)

@@ -11,7 +11,6 @@ import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn.errors import ReleaseError, UsageError
-from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, haar_levels
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique
 from heterofedsyn.synthesis.consistency import norm_sub
@@ -59,21 +58,15 @@ class Denoising:
 
     def check(self, targets: Targets) -> None:
         """Differences of every level or flat counts of every attribute, and pairs on one grid."""
-        levels: dict[str, set[int]] = {}
+        if any(len(clique) != 1 for clique in targets.marginals):
+            raise ReleaseError("the model holds a pair that is on no grid")
         grid: dict[str, tuple[int, ...]] = {}
-        for measurement in targets.measurements:
-            statistic = measurement.statistic
-            if isinstance(statistic, Haar):
-                levels.setdefault(statistic.attributes[0], set()).add(statistic.level)
-            elif isinstance(statistic, Flat) and len(statistic.attributes) != 1:
-                raise ReleaseError("the model holds a pair that is on no grid")
-            elif isinstance(statistic, Grouped):
-                for name, own in zip(statistic.attributes, statistic.groups, strict=True):
-                    if grid.setdefault(name, own) != own:
-                        raise ReleaseError("the model's pairs are not on one grid")
-        for name, found in levels.items():
-            if len(found) != haar_levels(targets.domain.size(name)):
-                raise ReleaseError("the model does not hold every difference of a column")
+        for pair in targets.grids:
+            for name, own in zip(pair.attributes, pair.groups, strict=True):
+                if grid.setdefault(name, own) != own:
+                    raise ReleaseError("the model's pairs are not on one grid")
+        if targets.levels.keys() != targets.ladders.keys():
+            raise ReleaseError("the model does not hold every difference of a column")
         if any({*own} != {*range(max(own) + 1)} for own in grid.values()):
             raise ReleaseError("the model's grid has a group without values")
 
@@ -83,12 +76,10 @@ class Denoising:
         values, precision = self.one_ways(targets)
         observed: dict[Clique, Noisy] = {}
         groups: dict[str, Integers] = {n: np.arange(v.size) for n, v in values.items()}
-        for measurement in targets.measurements:
-            statistic = measurement.statistic
-            if isinstance(statistic, Grouped):
-                observed[statistic.attributes] = measurement.noisy.shaped(statistic.shape)
-                for name, own in zip(statistic.attributes, statistic.groups, strict=True):
-                    groups[name] = np.array(own)
+        for grid, noisy in targets.grids.items():
+            observed[grid.attributes] = noisy
+            for name, own in zip(grid.attributes, grid.groups, strict=True):
+                groups[name] = np.array(own)
         apart = missing_apart(targets.schema, groups)
         singles = {}
         for name in targets.domain.names:
@@ -115,24 +106,20 @@ class Denoising:
     def one_ways(self, targets: Targets) -> tuple[dict[str, Floats], dict[str, float]]:
         """Every attribute's counts over its values, and the inverse variance of a count."""
         total = max(SMALLEST_TOTAL, targets.total)
-        levels: dict[str, dict[int, Noisy]] = {}
         values: dict[str, Floats] = {}
         precision: dict[str, float] = {}
-        for measurement in targets.measurements:
-            statistic, noisy = measurement.statistic, measurement.noisy
-            if isinstance(statistic, Haar):
-                levels.setdefault(statistic.attributes[0], {})[statistic.level] = noisy
-            elif isinstance(statistic, Flat) and len(statistic.attributes) == 1:
-                name = statistic.attributes[0]
-                shift = (total - noisy.values.sum()) / noisy.values.size
-                values[name] = norm_sub(noisy.values + shift, total)
-                precision[name] = 1 / noisy.variance
-        for name, found in levels.items():
-            ladder = [found[level] for level in sorted(found)]
-            prior = (self.spread, self.calm, self.edge)
-            values[name] = rebuild_haar(ladder, targets.domain.size(name), total, prior)
-            precision[name] = 1 / ladder[0].variance
-        return {name: values[name] for name in targets.domain.names}, precision
+        for name in targets.domain.names:
+            if (name,) in targets.marginals:  # the one whose error a release states
+                flat = targets.marginals[(name,)]
+                shift = (total - flat.values.sum()) / flat.values.size
+                values[name] = norm_sub(flat.values + shift, total)
+                precision[name] = 1 / flat.variance
+            else:
+                ladder = targets.ladders[name]
+                prior = (self.spread, self.calm, self.edge)
+                values[name] = rebuild_haar(ladder, targets.domain.size(name), total, prior)
+                precision[name] = 1 / ladder[0].variance
+        return values, precision
 
 
 def fitted_pair(

@@ -12,6 +12,7 @@ from heterofedsyn.errors import UsageError
 from heterofedsyn.marginals.counting import count_pairs
 from heterofedsyn.schema import Clique, Domain, EncodedTable
 from heterofedsyn.synthesis.allocation import allocate
+from heterofedsyn.synthesis.stopping import step
 from heterofedsyn.synthesis.targets import Targets
 
 MOST_PASSES = 1_000
@@ -73,6 +74,7 @@ def run_pass(
     work = Work.of(codes.shape[1], max(map(domain.cells, pairs), default=1))
     errors = [np.abs(wanted[m.clique].ravel() - m.counts).sum() for m in found]
     for place in np.argsort(-np.array(errors), kind="stable"):
+        step()
         first, second = pairs[place]
         target = np.ascontiguousarray(wanted[pairs[place]]).ravel()
         move_records(

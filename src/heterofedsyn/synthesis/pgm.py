@@ -18,6 +18,7 @@ from heterofedsyn.errors import HeterofedsynWarning, UsageError
 from heterofedsyn.schema import Clique, Domain, EncodedTable
 from heterofedsyn.synthesis.allocation import allocate, allocate_within
 from heterofedsyn.synthesis.estimates import Estimates
+from heterofedsyn.synthesis.stopping import step
 from heterofedsyn.synthesis.targets import Targets
 
 MOST_ITERATIONS = 10_000
@@ -211,7 +212,7 @@ def _fit(estimates: Estimates, structure: Structure, iterations: int) -> dict[Cl
         loss = mbi.marginal_loss.from_linear_measurements(wanted, domain)
         loss = dataclasses.replace(loss, cliques=tuple(map(numbered, structure.maximal)))
         model = mbi.estimation.MirrorDescent().estimate(
-            domain, loss, known_total=1.0, iters=iterations
+            domain, loss, known_total=1.0, iters=iterations, callback_fn=lambda _: step()
         )
         return {
             clique: np.asarray(model.marginals[numbered(clique)].values, dtype=np.float64)

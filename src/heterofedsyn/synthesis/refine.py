@@ -16,6 +16,7 @@ import numpy as np
 
 from heterofedsyn._arrays import Codes, Floats, Integers
 from heterofedsyn.synthesis.allocation import allocate_within, allocated
+from heterofedsyn.synthesis.stopping import step
 
 LEARNING_ROWS = 10_000
 LEARNING_SWEEPS = 20
@@ -116,11 +117,13 @@ def _latent(
         kept = np.sort(np.argsort(-strength, kind="stable")[:MOST_LATENT])
         return _latent(codes, groups, {places[k]: ordered[places[k]] for k in kept}, rng)
     for _ in range(LEARNING_SWEEPS):
+        step()
         sweep(latent, some, lower, upper, *_conditionals(correlations), rng)
         correlations = (correlations + _correlations(latent)) / 2
     latent = start(own)
     terms = _conditionals(correlations)
     for _ in range(FINAL_SWEEPS):
+        step()
         sweep(latent, own, lower, upper, *terms, rng)
     return dict(zip(places, latent, strict=True))
 

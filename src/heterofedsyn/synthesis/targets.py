@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from heterofedsyn._registry import Named
 from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, Total, haar_levels
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique, Domain, EncodedTable, Schema
@@ -15,6 +17,8 @@ from heterofedsyn.synthesis.estimates import Estimates
 
 Measured: TypeAlias = Flat | Total | Haar | Grouped
 """The statistics that a model keeps."""
+
+Kind = TypeVar("Kind", Flat, Haar, Grouped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,11 +29,8 @@ class Measurement:
     noisy: Noisy
 
 
-class Rebuild(Protocol):
-    """Turns noisy measurements into estimates; a frozen dataclass of its settings."""
-
-    name: ClassVar[str]
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+class Rebuild(Named, Protocol):
+    """Turns noisy measurements into estimates."""
 
     def check(self, targets: Targets) -> None:
         """Refuse measurements from which it cannot make estimates.
@@ -58,47 +59,85 @@ class Targets:
         return self.schema.domain
 
     @cached_property
-    def marginals(self) -> dict[Clique, Noisy]:
-        """The flat marginals as tables; repeated ones combined by inverse variance."""
-        found: dict[Clique, Noisy] = {}
+    def combined(self) -> dict[Measured, Noisy]:
+        """Every statistic once, measurements of the same one combined by inverse variance.
+
+        Whatever reads measurements reads them here: what is measured again is known better, and
+        the error that is stated is that of what is used.
+        """
+        combined: dict[Measured, Noisy] = {}
         for measurement in self.measurements:
-            if isinstance(measurement.statistic, Flat):
-                clique = measurement.statistic.attributes
-                noisy = measurement.noisy.shaped(self.domain.shape(clique))
-                found[clique] = found[clique].combine(noisy) if clique in found else noisy
-        return found
+            statistic, noisy = measurement.statistic, measurement.noisy
+            known = combined.get(statistic)
+            combined[statistic] = noisy if known is None else known.combine(noisy)
+        return combined
+
+    @cached_property
+    def marginals(self) -> dict[Clique, Noisy]:
+        """The flat marginals, as tables."""
+        return {
+            flat.attributes: noisy.shaped(self.domain.shape(flat.attributes))
+            for flat, noisy in self._all(Flat)
+        }
+
+    @cached_property
+    def levels(self) -> dict[str, dict[int, Noisy]]:
+        """The differences of attributes, by their levels of halving."""
+        levels: dict[str, dict[int, Noisy]] = {}
+        for haar, noisy in self._all(Haar):
+            levels.setdefault(haar.attributes[0], {})[haar.level] = noisy
+        return levels
+
+    @cached_property
+    def ladders(self) -> dict[str, list[Noisy]]:
+        """The differences of every attribute that has all of them, from the root downwards."""
+        return {
+            name: [levels[level] for level in sorted(levels)]
+            for name, levels in self.levels.items()
+            if len(levels) == haar_levels(self.domain.size(name))
+        }
+
+    @cached_property
+    def grids(self) -> dict[Grouped, Noisy]:
+        """The pairs that were measured on groups of values, as tables."""
+        return {grid: noisy.shaped(grid.shape) for grid, noisy in self._all(Grouped)}
+
+    def _all(self, kind: type[Kind]) -> list[tuple[Kind, Noisy]]:
+        return [(found, noisy) for found, noisy in self.combined.items() if isinstance(found, kind)]
 
     @cached_property
     def pairs(self) -> tuple[Clique, ...]:
         """The measured pairs, in the order in which they were first measured."""
-        cliques = (measurement.statistic.attributes for measurement in self.measurements)
+        cliques = (statistic.attributes for statistic in self.combined)
         return tuple(dict.fromkeys(clique for clique in cliques if len(clique) == 2))
+
+    @cached_property
+    def _told(self) -> list[Noisy]:
+        """What tells the number of records."""
+        return [noisy for statistic, noisy in self.combined.items() if statistic.tells_total]
 
     @cached_property
     def total(self) -> float:
         """The noisy number of records, at least 1: the inverse-variance mean of what tells it."""
-        sums, weights = [], []
-        for measurement in self.measurements:
-            statistic, noisy = measurement.statistic, measurement.noisy
-            if isinstance(statistic, Total) or (
-                isinstance(statistic, Flat) and len(statistic.attributes) == 1
-            ):
-                sums.append(noisy.values.sum())
-                weights.append(1 / (noisy.variance * noisy.values.size))
+        sums = [told.values.sum() for told in self._told]
+        weights = [1 / (told.variance * told.values.size) for told in self._told]
         return max(1.0, float(np.average(sums, weights=weights)))
+
+    @property
+    def total_variance(self) -> float:
+        """The variance of the noisy number of records."""
+        return 1 / math.fsum(1 / (told.variance * told.values.size) for told in self._told)
+
+    @property
+    def tells_total(self) -> bool:
+        """Whether anything tells the number of records."""
+        return bool(self._told)
 
     @property
     def complete(self) -> bool:
         """Whether every attribute has a 1-way, and something tells the number of records."""
-        found = {measurement.statistic for measurement in self.measurements}
-        flat = [name for name in self.domain.names if Flat((name,)) in found]
-        waves = [
-            name
-            for name, size in zip(self.domain.names, self.domain.sizes, strict=True)
-            if size > 1 and all(Haar((name,), level) in found for level in range(haar_levels(size)))
-        ]
-        told = bool(flat) or Total() in found
-        return told and {*flat, *waves} == {*self.domain.names}
+        flat = {name for name in self.domain.names if (name,) in self.marginals}
+        return self.tells_total and flat | {*self.ladders} == {*self.domain.names}
 
     @cached_property
     def estimates(self) -> Estimates:
@@ -111,11 +150,8 @@ class Targets:
         return Targets(self.schema, more, self.rebuild)
 
 
-class Synthesizer(Protocol):
-    """Turns targets into rows; a frozen dataclass of its settings, all with defaults."""
-
-    name: ClassVar[str]
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+class Synthesizer(Named, Protocol):
+    """Turns targets into rows."""
 
     def synthesize(self, targets: Targets, rows: int, rng: np.random.Generator) -> EncodedTable:
         """So many rows whose marginals come close to the targets."""

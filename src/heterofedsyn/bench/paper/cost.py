@@ -9,12 +9,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from heterofedsyn.bench.benchmark_tables import random_table
 from heterofedsyn.bench.paper.experiments import CONVERSION, DELTA, RANDOM, Cell
-from heterofedsyn.bench.tables import random_table
-from heterofedsyn.hub import Release, federate, make_method
+from heterofedsyn.hub import Release, Request, converse, make_method
+from heterofedsyn.hub.conversation import Conversation
 from heterofedsyn.hub.methods.base import Method, settings_of
 from heterofedsyn.privacy.noise import SimulatedNoise
-from heterofedsyn.protocol import Answer, Plan, Query, decode
+from heterofedsyn.protocol import Answer, Plan, decode
 from heterofedsyn.protocol import encode as pack
 from heterofedsyn.schema import CategoricalColumn, EncodedTable, Schema, encode
 from heterofedsyn.site import Site
@@ -55,23 +56,23 @@ def measure_cost(cell: Cell, folder: Path, noise_seed: int) -> dict[str, float]:
         for number, name in enumerate(plan.sites)
     ]
     up, down, scoring, rounds, at_hub, at_sites = 0, 0, 0, 0, 0.0, 0.0
-    study = federate(schema, plan, method)
-    query, spent = _timed(lambda: next(study))
+    study = converse(schema, plan, method)
+    request, spent = _timed(lambda: next(study))
     at_hub += spent
     while True:
-        message = pack(query)
+        message = pack(request.query)
         replies, spent = _timed(lambda: [site.answer(message) for site in sites])  # noqa: B023
         at_sites += spent
         up += sum(map(len, replies))
         down += len(message) * len(sites)
-        scoring += sum(map(len, replies)) if query.label in SCORING else 0
+        scoring += sum(map(len, replies)) if request.query.label in SCORING else 0
         rounds += 1
         answers = [decode(reply, Answer) for reply in replies]
-        after, spent = _timed(lambda: _after(study.send, answers))  # noqa: B023
+        after, spent = _timed(lambda: _after(study, request, answers))  # noqa: B023
         at_hub += spent
         if isinstance(after, Release):
             break
-        query = after
+        request = after
     _, sampling = _timed(lambda: after.sample(table.rows, seed=noise_seed))
     return {
         "cost.columns": float(len(table.domain)),
@@ -89,10 +90,10 @@ SCORING = ("dependence", "scores")
 """Labels of rounds that only serve to choose pairs."""
 
 
-def _after(send: Callable[[list[Answer]], Query], answers: list[Answer]) -> Query | Release:
-    """The next query, or the release at the end."""
+def _after(study: Conversation, request: Request, answers: list[Answer]) -> Request | Release:
+    """The next request, or the release at the end."""
     try:
-        return send(answers)
+        return study.send(request.check(answers))
     except StopIteration as stop:
         release: Release = stop.value
         return release

@@ -159,7 +159,7 @@ RANDOM = "random-"
 def experiments(*, quick: bool) -> dict[str, Experiment]:
     """All experiments by name, in the order of their importance."""
     small = ("insurance",)
-    found = (
+    every = (
         Experiment(
             "overall",
             "5 tables, 3 epsilons, all methods",
@@ -204,7 +204,7 @@ def experiments(*, quick: bool) -> dict[str, Experiment]:
             (COST,),
         ),
     )
-    return {experiment.name: experiment for experiment in found}
+    return {experiment.name: experiment for experiment in every}
 
 
 def chosen(names: Iterable[str], *, quick: bool) -> list[Experiment]:

@@ -50,7 +50,7 @@ def write_figures(
         "projection": _projection,
         "cost": _cost,
     }
-    there = {found.cell for found in lookup.figures}
+    there = {measured.cell for measured in lookup.figures}
     for name, draw in drawings.items():
         cells = known[name].cells
         if any(cell.key in there for cell in cells):
@@ -159,8 +159,8 @@ def _lines(
         panels = drawn.subplots(1, 3)
         for axes, measure in zip(panels, MEASURES, strict=True):
             for name, looks, cells in series:
-                found = [(across(c), lookup.mean(c, measure.metric_of(c.table))) for c in cells]
-                known = [(place, mean) for place, mean in found if mean]
+                means = [(across(c), lookup.mean(c, measure.metric_of(c.table))) for c in cells]
+                known = [(place, mean) for place, mean in means if mean]
                 axes.errorbar(
                     [place for place, _ in known],
                     [mean.value for _, mean in known],
@@ -269,10 +269,10 @@ def _cost(lookup: Lookup, cells: Sequence[Cell]) -> Figure:
     with figure(WIDE, 320) as drawn:
         left, right = drawn.subplots(1, 2)
         for number, (method, own) in enumerate(_methods(real)):
-            found = [(tables.index(c.table), lookup.mean(c, "cost.bytes_up")) for c in own]
+            means = [(tables.index(c.table), lookup.mean(c, "cost.bytes_up")) for c in own]
             left.bar(
-                [place + (number - 1.5) * 0.2 for place, mean in found if mean],
-                [mean.value / 1e3 for _, mean in found if mean],
+                [place + (number - 1.5) * 0.2 for place, mean in means if mean],
+                [mean.value / 1e3 for _, mean in means if mean],
                 0.18,
                 color=COLOURS[method],
                 label=method,

@@ -56,11 +56,11 @@ class Lookup:
 
     def mean(self, cell: Cell, metric: str) -> Mean | None:
         """The mean of a metric, or None if it was not measured."""
-        found = self._values.get((cell.key, metric))
-        if not found:
+        values = self._values.get((cell.key, metric))
+        if not values:
             return None
-        spread = statistics.stdev(found) if len(found) > 1 else None
-        return Mean(statistics.fmean(found), spread, len(found))
+        spread = statistics.stdev(values) if len(values) > 1 else None
+        return Mean(statistics.fmean(values), spread, len(values))
 
     def refusal(self, cell: Cell, metric: str) -> str | None:
         """Why a metric was declined, in one word."""
@@ -76,8 +76,8 @@ class Lookup:
 
     def repetitions(self, cells: Iterable[Cell], metric: str) -> str:
         """How many repetitions stand behind the figures of a column."""
-        found = [self.mean(cell, metric) for cell in cells]
-        many = sorted({mean.repetitions for mean in found if mean})
+        means = [self.mean(cell, metric) for cell in cells]
+        many = sorted({mean.repetitions for mean in means if mean})
         if not many:
             return "none yet"
         return str(many[0]) if len(many) == 1 else f"{many[0]} to {many[-1]}"

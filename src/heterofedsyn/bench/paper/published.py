@@ -52,8 +52,8 @@ MEASURES = (
 @cache
 def _published() -> Mapping[str, Any]:
     text = files("heterofedsyn.bench.paper").joinpath("published.json").read_text("utf-8")
-    found: Mapping[str, Any] = json.loads(text)
-    return found
+    printed: Mapping[str, Any] = json.loads(text)
+    return printed
 
 
 def citation() -> str:

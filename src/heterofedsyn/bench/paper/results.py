@@ -149,6 +149,7 @@ def opened(
         with file_written_whole(record) as partial:
             partial.write_text(json.dumps(vars(identity)) + "\n", "utf-8")
     with record.open("rb") as lock:
+        # The system's own lock, gone with its process; filelock would wrap the same call.
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -183,11 +184,11 @@ def _check(folder: Path, identity: Identity) -> None:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"{folder} holds something else than results; name another --out")
         return
-    found = read_identity(folder)
-    if found != identity:
-        quick = "with --quick" if found.quick else "without --quick"
+    begun = read_identity(folder)
+    if begun != identity:
+        quick = "with --quick" if begun.quick else "without --quick"
         raise UsageError(
-            f"{folder} holds a run {quick} and --seed {found.seed}; ask for the same to continue "
+            f"{folder} holds a run {quick} and --seed {begun.seed}; ask for the same to continue "
             "it, or name another --out"
         )
 

@@ -98,11 +98,11 @@ def run(request: Request, note: Note, after: Callable[[Block], None] = lambda bl
 
 def memberships(identity: Identity) -> dict[Cell, tuple[str, ...]]:
     """Which experiments every cell belongs to: one that several share is run once."""
-    found: dict[Cell, tuple[str, ...]] = defaultdict(tuple)
+    names: dict[Cell, tuple[str, ...]] = defaultdict(tuple)
     for experiment in experiments(quick=identity.quick).values():
         for cell in experiment.cells:
-            found[cell] += (experiment.name,)
-    return found
+            names[cell] += (experiment.name,)
+    return names
 
 
 def plan_items(request: Request) -> list[Item]:

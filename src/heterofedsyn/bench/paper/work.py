@@ -123,8 +123,8 @@ def _figures(item: Item, folder: Path, noise_seed: int) -> Mapping[str, Value]:
         return measure_cost(item.cell, folder, noise_seed)
     rows, facts = synthesize(item.cell, folder, noise_seed)
     scores = _evaluator(folder, item.cell.table).score(rows, measures=MEASURED[item.kind])
-    found = dict(_flat(scores.to_dict()))
-    kept = {name: found[name] for name in KEPT if name in found}
+    scored = dict(_flat(scores.to_dict()))
+    kept = {name: scored[name] for name in KEPT if name in scored}
     return {**kept, **facts} if item.kind == SCORES else kept
 
 

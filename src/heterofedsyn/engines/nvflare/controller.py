@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 from nvflare.apis.workspace import Workspace
 
-from heterofedsyn._files import file_written_whole
+from heterofedsyn._files import file_written_whole, written_whole
 from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress, State, rough
 from heterofedsyn.engines.nvflare.task import (
     ANSWER,
@@ -35,13 +36,13 @@ from heterofedsyn.engines.nvflare.task import (
     TASK,
     unpack,
 )
-from heterofedsyn.errors import HeterofedsynError, ProtocolError, UsageError, plain
-from heterofedsyn.hub import Absence, Release, conduct
+from heterofedsyn.errors import HeterofedsynError, UsageError, plain
+from heterofedsyn.hub import Absence, Release, Request, drive, of_study
 from heterofedsyn.hub.journal import Journal, alone
 from heterofedsyn.hub.release import MOST_UNASKED
-from heterofedsyn.hub.replies import NO_ANSWER, Reply
-from heterofedsyn.protocol import Answer, Query, Study, decode, encode
-from heterofedsyn.site.agent import Reason
+from heterofedsyn.hub.replies import NO_ANSWER, Reply, read_answer
+from heterofedsyn.protocol import Answer, Query, Study, encode
+from heterofedsyn.protocol.refusal import Reason
 
 HUB = "HETEROFEDSYN_HUB"
 """Environment variable of the server that names the folder of journals and releases."""
@@ -109,12 +110,12 @@ class StudyController(Controller):  # type: ignore[misc]
             folder = hub / study.fingerprint
             make = Journal.open if self._resume else Journal.create
 
-            def carry(query: Query, asked: tuple[str, ...]) -> Sequence[Reply]:
-                return self._carry(query, asked, study, abort_signal, fl_ctx)
+            def carry(request: Request) -> Sequence[Reply]:
+                return self._carry(request, study.patience, abort_signal, fl_ctx)
 
             with alone(folder):
                 rounds = _Watched(make(folder / "rounds", study), self)
-                self._save(conduct(study, rounds, carry), folder)
+                self._save(drive(of_study(study), carry, rounds), folder)
         except _Aborted:
             self._stop("the job was stopped; continue with --resume", False, fl_ctx)
         except HeterofedsynError as error:
@@ -142,16 +143,11 @@ class StudyController(Controller):  # type: ignore[misc]
         self._note(self._progress.with_round(found))
 
     def _carry(
-        self,
-        query: Query,
-        asked: tuple[str, ...],
-        study: Study,
-        abort_signal: Signal,
-        fl_ctx: FLContext,
+        self, request: Request, patience: float, abort_signal: Signal, fl_ctx: FLContext
     ) -> list[Reply]:
-        """Ask sites and wait for all of them, at most as long as the plan lets a round take."""
-        integers = sum(part.statistic.integers(study.encoding.domain) for part in query.parts)
-        seconds = study.patience + 2 * NOISE_SECONDS * integers
+        """Ask sites and wait for all of them, at most as long as the study lets a round take."""
+        query, asked = request.query, request.asked
+        seconds = patience + 2 * NOISE_SECONDS * sum(terms.integers for terms in request.terms)
         if not any(known.sent for known in self._progress.rounds):
             seconds += START_SECONDS
         message = encode(query)
@@ -198,9 +194,10 @@ class StudyController(Controller):  # type: ignore[misc]
 
     def _save(self, release: Release, folder: Path) -> None:
         rows = min(release.run.noisy_total, MOST_UNASKED) if self._rows is None else self._rows
-        for place in (folder, self._result):
-            if place is not None:
-                release.save(place / RELEASE, rows=rows, overwrite=True, safe_csv=self._safe_csv)
+        made = release.save(folder / RELEASE, rows=rows, overwrite=True, safe_csv=self._safe_csv)
+        if self._result is not None:
+            with written_whole(self._result / RELEASE) as partial:
+                shutil.copytree(made, partial, dirs_exist_ok=True)
 
     def _stop(self, message: str, wrong_use: bool, fl_ctx: FLContext) -> None:
         self._note(
@@ -234,17 +231,7 @@ def read_reply(site: str, result: Shareable, *, simulated: bool = False) -> Repl
     if reason is not None:
         known = reason in [*Reason] if isinstance(reason, str) else False
         return Absence.refused(site, Reason(reason) if known else Reason.UNAVAILABLE)
-    try:
-        found = decode(answer, Answer) if isinstance(answer, bytes) else None
-    except ProtocolError:
-        found = None
-    if found is None:
-        return Absence(site, "sent something else than an answer")
-    if found.site != site:
-        return Absence(site, "answered for another site")
-    if found.simulated and not simulated:
-        return Absence(site, "used the noise of a simulation")
-    return found
+    return read_answer(site, answer, simulated=simulated)
 
 
 class _Aborted(Exception):

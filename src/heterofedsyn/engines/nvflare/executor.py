@@ -13,8 +13,8 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from heterofedsyn.engines.nvflare.task import ANSWER, QUERY, REASON, SECONDS, TASK
-from heterofedsyn.site.agent import Reason, Refused
-from heterofedsyn.site.server import ask
+from heterofedsyn.protocol.refusal import Reason, Refused
+from heterofedsyn.protocol.socket import ask
 
 SOCKET = "HETEROFEDSYN_SOCKET"
 """Environment variable, set by the site's own unit, that names the agent's socket."""

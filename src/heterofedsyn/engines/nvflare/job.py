@@ -18,7 +18,7 @@ import msgspec
 from heterofedsyn._files import open_inside, written_whole
 from heterofedsyn.engines.nvflare.progress import Progress
 from heterofedsyn.engines.nvflare.task import PROGRESS, PROGRESS_FILE, RELEASE, RESULT, TASK, pack
-from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.errors import EngineError, HeterofedsynError, UsageError
 from heterofedsyn.hub.release import FILES
 from heterofedsyn.hub.release.synthetic import MOST_BYTES
 from heterofedsyn.protocol import Study
@@ -49,10 +49,6 @@ AUTHORIZATION = {
 
 _MOST_SECONDS = 20.0
 _LOOK_AGAIN = 1.0
-
-
-class EngineError(HeterofedsynError):
-    """NVFlare did not do what it was asked."""
 
 
 def job_name(study: Study) -> str:

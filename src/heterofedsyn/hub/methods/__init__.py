@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from heterofedsyn._registry import find
+from heterofedsyn._registry import Registry
 from heterofedsyn.hub.methods.adafedprivsyn import AdaFedPrivSyn
 from heterofedsyn.hub.methods.allmarg import AllMarg
 from heterofedsyn.hub.methods.base import Method, Value, build
@@ -16,9 +15,10 @@ from heterofedsyn.hub.methods.privsyn import PrivSyn
 from heterofedsyn.hub.methods.randmarg import RandMarg
 from heterofedsyn.hub.methods.wavetree import WaveTree
 
-METHODS: dict[str, type[Any]] = {
-    kind.name: kind
-    for kind in (
+METHODS = Registry[Method](
+    "method",
+    Method,
+    (
         WaveTree,
         AdaFedPrivSyn,
         FedPrivSyn,
@@ -28,8 +28,8 @@ METHODS: dict[str, type[Any]] = {
         PrivSyn,
         Independent,
         LocalMerge,
-    )
-}
+    ),
+)
 
 DEFAULT_METHOD = WaveTree.name
 
@@ -37,8 +37,7 @@ DEFAULT_METHOD = WaveTree.name
 def make_method(name: str, settings: Mapping[str, Value] | None = None) -> Method:
     """The method of this name with these settings.
 
-    >>> make_method("fedprivsyn", {"q": 0.3, "passes": 20}).q
-    0.3
+    >>> make_method("fedprivsyn", {"q": 0.3, "passes": 20}).synthesizer
+    Gum(passes=20)
     """
-    method: Method = build(find("method", METHODS, name), settings or {})
-    return method
+    return build(METHODS.find(name), settings or {})

@@ -46,13 +46,13 @@ class AdaFedPrivSyn(FedPrivSyn):
         """How many of so many pairs may be chosen."""
         return max(1, math.floor(self.bound * pairs))
 
-    def later(self, setting: Setting, budget: Budget) -> tuple[Later, ...]:
+    def later(self, setting: Setting, left: Budget) -> tuple[Later, ...]:
         """One pair a round at the slowest, and then the fewer there are, the more is left."""
         most = self.most(len(setting.domain.pairs()))
-        picks = later_pairs("pairs", setting.domain, most, budget, rounds=most)
+        picks = later_pairs("pairs", setting.domain, most, left, rounds=most)
         if most == 1:
             return (picks,)
-        _, unspent = budget.split(1, most - 1)
+        _, unspent = left.split(1, most - 1)
         return picks, later_pairs("again", setting.domain, most - 1, unspent)
 
     def choose(
@@ -106,7 +106,7 @@ class AdaFedPrivSyn(FedPrivSyn):
             targets, rows, setting.rng(f"trial {len(targets.pairs)}")
         )
         explained = {
-            found.clique: root(seen[found.clique].distance2(found.counts / rows))
-            for found in count_pairs(trial, near)
+            pair.clique: root(seen[pair.clique].distance2(pair.counts / rows))
+            for pair in count_pairs(trial, near)
         }
         return {pair: min(score, explained.get(pair, score)) for pair, score in missing.items()}

@@ -6,16 +6,14 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heterofedsyn.hub.methods.base import Federated, Later, Model, Outcome, Setting
-from heterofedsyn.hub.methods.stages import ask_one_ways, ask_pairs, check_share, measured, one_ways
+from heterofedsyn.hub.methods.base import Method, Model, Outcome, Setting
+from heterofedsyn.hub.methods.stages import check_share, measured, one_ways
 from heterofedsyn.hub.replies import Ask, Round
-from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.schema import Clique
-from heterofedsyn.synthesis import Gum, Synthesizer
 
 
 @dataclass(frozen=True)
-class AllMarg(Federated):
+class AllMarg(Method):
     """1-ways from a share q, the rest equally on the pairs.
 
     Attributes:
@@ -25,28 +23,17 @@ class AllMarg(Federated):
     name: ClassVar[str] = "allmarg"
 
     q: float = 0.1
-    synthesizer: Synthesizer = Gum()
 
     def __post_init__(self) -> None:
         check_share("q", self.q, most=0.99)
 
-    def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
-        pairs, first, rest = self._shares(setting)
-        ones = ask_one_ways(setting, first)
-        return (ones, ask_pairs("pairs", pairs, rest.evenly(len(pairs)))) if pairs else (ones,)
-
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
-        pairs, first, rest = self._shares(setting)
-        targets = yield from one_ways(setting, first)
+        pairs = self.choose(setting)
+        first, rest = setting.budget.split(self.q, 1 - self.q)
+        targets = yield from one_ways(setting, first if pairs else setting.budget)
         if pairs:
             targets = yield from measured("pairs", targets, pairs, rest.evenly(len(pairs)))
         return Outcome(Model(self.synthesizer, (targets,)))
-
-    def _shares(self, setting: Setting) -> tuple[Sequence[Clique], Budget, Budget]:
-        """The pairs, and the budgets of 1-ways and of pairs."""
-        pairs = self.choose(setting)
-        first, rest = setting.budget.split(self.q, 1 - self.q)
-        return pairs, first if pairs else setting.budget, rest
 
     def choose(self, setting: Setting) -> Sequence[Clique]:
         """Which pairs to measure."""

@@ -6,22 +6,31 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from heterofedsyn._arrays import stream
-from heterofedsyn._registry import find
+from heterofedsyn._registry import Value, typed
 from heterofedsyn.errors import UsageError, did_you_mean
+from heterofedsyn.hub.methods.ahead import fixed_asks
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.trust import Trust
+from heterofedsyn.protocol import Plan
 from heterofedsyn.schema import Clique, Domain, Schema
-from heterofedsyn.synthesis import REBUILDS, SYNTHESIZERS, Rebuild, Synthesizer, Targets
+from heterofedsyn.synthesis import SYNTHESIZERS, Gum, Synthesizer, Targets
 
-Value = str | int | float | bool
-"""A setting as it appears on the command line or in a plan."""
+__all__ = [
+    "Later",
+    "Method",
+    "Model",
+    "Outcome",
+    "Setting",
+    "Value",
+    "build",
+    "settings_of",
+]
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,11 @@ class Setting:
     sites: tuple[str, ...]
     seed: int
     rows_per_unit: int = 1
+
+    @classmethod
+    def of(cls, schema: Schema, plan: Plan) -> Setting:
+        """What a plan says to a method."""
+        return cls(schema, plan.budget, plan.trust_model, plan.sites, plan.seed, plan.rows_per_unit)
 
     @property
     def variance_factor(self) -> float:
@@ -93,37 +107,24 @@ class Later:
     to: str | None = None
 
 
-class Method(Protocol):
-    """Decides what to ask and when to stop; a frozen dataclass of its settings."""
+@dataclass(frozen=True)
+class Method(ABC):
+    """Decides what to ask and when to stop; a frozen dataclass of its settings, all with defaults.
+
+    Attributes:
+        synthesizer: makes rows of what was measured.
+    """
 
     name: ClassVar[str]
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-    pools: ClassVar[bool]
+    pools: ClassVar[bool] = False
     """Needs all rows in one place (a central baseline): possible in a simulation only."""
-    sums: ClassVar[bool]
+    sums: ClassVar[bool] = True
     """Needs only sums over sites, so that secure aggregation may hide the rest."""
+
+    synthesizer: Synthesizer = Gum()
 
     def encoding(self, schema: Schema) -> Schema:
         """The schema by which sites encode their rows: the public one, or one made from it."""
-        ...
-
-    def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
-        """All that `conduct` may ask: what is fixed in advance as it is, of the rest the most."""
-        ...
-
-    def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
-        """Yield what to ask, be sent the round, return the outcome."""
-        ...
-
-
-class Federated(ABC):
-    """What most methods have in common: they need only sums over sites, and the schema as it is."""
-
-    pools: ClassVar[bool] = False
-    sums: ClassVar[bool] = True
-
-    def encoding(self, schema: Schema) -> Schema:
-        """The public schema itself."""
         return schema
 
     @abstractmethod
@@ -131,25 +132,34 @@ class Federated(ABC):
         """Yield what to ask, be sent the round, return the outcome."""
 
     def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
-        """The first question, and then anything: methods that know more say more."""
-        conversation = self.conduct(setting)
-        first = next(conversation)
-        conversation.close()
-        share = setting.budget.share(together(cost for _, cost in first.parts))
-        left = setting.budget.part(max(0.0, 1.0 - share))
-        return first, Later("later", (), None, None, left, None)
+        """All that `conduct` may ask: what is fixed in advance as it is, of the rest the most."""
+        asks, all_of_them = fixed_asks(self.conduct(setting))
+        if all_of_them:
+            return asks
+        share = setting.budget.share(together(cost for ask in asks for _, cost in ask.parts))
+        return *asks, *self.later(setting, setting.budget.part(max(0.0, 1.0 - share)))
+
+    def later(self, setting: Setting, left: Budget) -> tuple[Later, ...]:
+        """The most that is asked after the first look at an answer.
+
+        Anything that what is left can pay for, unless a method knows more.
+        """
+        return (Later("later", (), None, None, left, None),)
 
 
-def build(kind: type[Any], settings: Mapping[str, Value]) -> Any:
+Made = TypeVar("Made", bound=Method)
+
+
+def build(kind: type[Made], settings: Mapping[str, Value]) -> Made:
     """A method from its settings; those it does not know go to its synthesizer.
 
     Raises:
         UsageError: naming the setting, what was given and what would do.
     """
-    rest = dict(settings)
-    chosen = str(rest.pop("synthesizer", kind.synthesizer.name))
+    usual, rest = kind.synthesizer, dict(settings)
+    chosen = str(rest.pop("synthesizer", usual.name))
     own = {f.name for f in dataclasses.fields(kind)} - {"synthesizer"}
-    inner = {f.name for f in dataclasses.fields(find("synthesizer", SYNTHESIZERS, chosen))}
+    inner = {f.name for f in dataclasses.fields(SYNTHESIZERS.find(chosen))}
     for name in rest:
         if name not in own | inner:
             hint = did_you_mean(name, [*sorted(own | inner), "synthesizer"])
@@ -157,26 +167,10 @@ def build(kind: type[Any], settings: Mapping[str, Value]) -> Any:
                 f"neither method {kind.name!r} nor synthesizer {chosen!r} has a setting {name!r}; "
                 f"{hint}"
             )
-    usual = dataclasses.asdict(kind.synthesizer) if chosen == kind.synthesizer.name else {}
     given = {name: value for name, value in rest.items() if name in inner}
-    synthesizer = make_synthesizer(chosen, {**usual, **given})
-    return kind(
-        **_typed(kind, {n: v for n, v in rest.items() if n in own}), synthesizer=synthesizer
-    )
-
-
-def make_synthesizer(name: str, settings: Mapping[str, Value]) -> Synthesizer:
-    """The synthesizer of this name with these settings."""
-    kind = find("synthesizer", SYNTHESIZERS, name)
-    synthesizer: Synthesizer = kind(**_typed(kind, settings))
-    return synthesizer
-
-
-def make_rebuild(name: str, settings: Mapping[str, Value]) -> Rebuild:
-    """The way to deal with noise of this name with these settings."""
-    kind = find("rebuild", REBUILDS, name)
-    rebuild: Rebuild = kind(**_typed(kind, settings))
-    return rebuild
+    defaults = dataclasses.asdict(usual) if chosen == usual.name else {}
+    synthesizer = SYNTHESIZERS.make(chosen, {**defaults, **given})
+    return kind(synthesizer=synthesizer, **typed(kind, {n: v for n, v in rest.items() if n in own}))
 
 
 def settings_of(method: Method) -> dict[str, Value]:
@@ -184,31 +178,3 @@ def settings_of(method: Method) -> dict[str, Value]:
     own = {f.name: getattr(method, f.name) for f in dataclasses.fields(method)}
     synthesizer: Synthesizer = own.pop("synthesizer")
     return {**own, "synthesizer": synthesizer.name, **dataclasses.asdict(synthesizer)}
-
-
-def _typed(kind: type[Any], settings: Mapping[str, Value]) -> dict[str, Any]:
-    defaults = {f.name: f.default for f in dataclasses.fields(kind)}
-    return {name: _like(name, value, defaults[name]) for name, value in settings.items()}
-
-
-def _like(name: str, value: Value, default: Any) -> Any:
-    """The value as the kind of thing the default is."""
-    wanted = type(default)
-    try:
-        if wanted is float:
-            return float(value)
-        if wanted is int and not isinstance(value, bool) and float(value) == int(float(value)):
-            return int(float(value))
-        if issubclass(wanted, str):
-            return wanted(value)
-    except (ValueError, OverflowError):
-        pass
-    if wanted is bool and str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
-    options = f" ({', '.join(wanted.__members__.values())})" if issubclass(wanted, StrEnum) else ""
-    raise UsageError(
-        f"setting {name}={value!s} must be {_WORDS.get(wanted, 'one of the known words')}{options}"
-    )
-
-
-_WORDS: dict[type, str] = {float: "a number", int: "a whole number", bool: "true or false"}

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from heterofedsyn.errors import UsageError
-from heterofedsyn.hub.methods.base import Federated, Later, Model, Outcome, Setting
+from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
 from heterofedsyn.hub.methods.scores import Glimpse, root
 from heterofedsyn.hub.methods.stages import (
-    ask_glimpses,
-    ask_one_ways,
     check_share,
     glimpses,
     later_pairs,
@@ -24,11 +22,11 @@ from heterofedsyn.marginals.sketch import SketchKind
 from heterofedsyn.marginals.statistics import MOST_WIDTH
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.schema import Clique
-from heterofedsyn.synthesis import Gum, Synthesizer, Targets
+from heterofedsyn.synthesis import Targets
 
 
 @dataclass(frozen=True)
-class FedPrivSyn(Federated):
+class FedPrivSyn(Method):
     """Sketch all pairs, choose greedily, measure the chosen ones once.
 
     Attributes:
@@ -42,7 +40,6 @@ class FedPrivSyn(Federated):
     q: float = 0.1
     k: int = 10
     sketch: SketchKind = SketchKind.SIGNS
-    synthesizer: Synthesizer = Gum()
 
     def __post_init__(self) -> None:
         check_share("q", self.q, most=0.49)
@@ -54,19 +51,9 @@ class FedPrivSyn(Federated):
         """The sketches' width; None sends whole pairs."""
         return self.k
 
-    def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
-        if len(setting.domain) < 2:
-            return (ask_one_ways(setting, setting.budget),)
-        first, second, third = setting.budget.split(self.q, self.q, 1 - 2 * self.q)
-        return (
-            ask_one_ways(setting, first),
-            ask_glimpses(setting, second, self.width, self.sketch),
-            *self.later(setting, third),
-        )
-
-    def later(self, setting: Setting, budget: Budget) -> tuple[Later, ...]:
+    def later(self, setting: Setting, left: Budget) -> tuple[Later, ...]:
         """The most that `choose` may ask."""
-        return (later_pairs("pairs", setting.domain, len(setting.domain.pairs()), budget),)
+        return (later_pairs("pairs", setting.domain, len(setting.domain.pairs()), left),)
 
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
         if len(setting.domain) < 2:

@@ -6,22 +6,16 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heterofedsyn.hub.methods.base import Federated, Later, Model, Outcome, Setting
-from heterofedsyn.hub.methods.stages import ask_one_ways, one_ways
+from heterofedsyn.hub.methods.base import Method, Model, Outcome, Setting
+from heterofedsyn.hub.methods.stages import one_ways
 from heterofedsyn.hub.replies import Ask, Round
-from heterofedsyn.synthesis import Gum, Synthesizer
 
 
 @dataclass(frozen=True)
-class Independent(Federated):
+class Independent(Method):
     """Every attribute by itself, equal shares."""
 
     name: ClassVar[str] = "independent"
-
-    synthesizer: Synthesizer = Gum()
-
-    def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
-        return (ask_one_ways(setting, setting.budget),)
 
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
         targets = yield from one_ways(setting, setting.budget)

@@ -23,7 +23,7 @@ class LocalMerge(PrivSyn):
     sums: ClassVar[bool] = False
 
     def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
-        alone = super().ahead(replace(setting, trust=Local(1)))
+        alone = self._at_a_site.ahead(replace(setting, trust=Local(1)))
         return tuple(replace(part, to=site) for site in sorted(setting.sites) for part in alone)
 
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
@@ -31,9 +31,13 @@ class LocalMerge(PrivSyn):
         targets: list[Targets] = []
         remarks: list[str] = []
         for site in sorted(setting.sites):
-            outcome = yield from addressed(super().conduct(alone), site)
+            outcome = yield from addressed(self._at_a_site.conduct(alone), site)
             if outcome is None:
                 continue
             targets += outcome.model.targets
             remarks += [f"{site}: {remark}" for remark in outcome.remarks]
         return Outcome(Model(self.synthesizer, tuple(targets)), remarks=tuple(remarks))
+
+    @property
+    def _at_a_site(self) -> PrivSyn:
+        return PrivSyn(q=self.q, synthesizer=self.synthesizer)

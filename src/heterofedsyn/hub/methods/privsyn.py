@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heterofedsyn.hub.methods.base import Federated, Later, Model, Outcome, Setting
+from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
 from heterofedsyn.hub.methods.fedprivsyn import NO_PAIR, ONE_ATTRIBUTE
-from heterofedsyn.hub.methods.stages import (
-    ask_one_ways,
-    check_share,
-    later_pairs,
-    measured,
-    one_ways,
-)
+from heterofedsyn.hub.methods.stages import check_share, later_pairs, measured, one_ways
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.statistics import UNITS_PER_COUNT, Dependence
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.schema import Clique, Domain
-from heterofedsyn.synthesis import Gum, Synthesizer
 
 
 @dataclass(frozen=True)
-class PrivSyn(Federated):
+class PrivSyn(Method):
     """Score all pairs exactly at the holder of the rows, choose greedily, measure.
 
     Attributes:
@@ -35,21 +28,13 @@ class PrivSyn(Federated):
     pools: ClassVar[bool] = True
 
     q: float = 0.1
-    synthesizer: Synthesizer = Gum()
 
     def __post_init__(self) -> None:
         check_share("q", self.q, most=0.49)
 
-    def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
-        pairs = setting.domain.pairs()
-        if not pairs:
-            return (ask_one_ways(setting, setting.budget),)
-        first, second, third = setting.budget.split(self.q, self.q, 1 - 2 * self.q)
-        return (
-            ask_one_ways(setting, first),
-            self._ask_scores(pairs, second),
-            later_pairs("pairs", setting.domain, len(pairs), third),
-        )
+    def later(self, setting: Setting, left: Budget) -> tuple[Later, ...]:
+        """The most pairs that can be chosen."""
+        return (later_pairs("pairs", setting.domain, len(setting.domain.pairs()), left),)
 
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
         pairs = setting.domain.pairs()
@@ -58,7 +43,7 @@ class PrivSyn(Federated):
             return Outcome(Model(self.synthesizer, (targets,)), remarks=(ONE_ATTRIBUTE,))
         first, second, third = setting.budget.split(self.q, self.q, 1 - 2 * self.q)
         targets = yield from one_ways(setting, first)
-        round_ = yield self._ask_scores(pairs, second)
+        round_ = yield Ask.evenly("dependence", [Dependence(pair) for pair in pairs], second)
         scores = {
             pair: max(0.0, float(noisy.values[0]) / UNITS_PER_COUNT)
             for pair, noisy in zip(pairs, round_.totals(), strict=True)
@@ -70,9 +55,6 @@ class PrivSyn(Federated):
         prices = third.split(*(weight(setting.domain, pair) for pair in chosen))
         targets = yield from measured("pairs", targets, chosen, prices)
         return Outcome(Model(self.synthesizer, (targets,)), frequencies)
-
-    def _ask_scores(self, pairs: Sequence[Clique], budget: Budget) -> Ask:
-        return Ask.evenly("dependence", [Dependence(pair) for pair in pairs], budget)
 
 
 def weight(domain: Domain, pair: Clique) -> float:

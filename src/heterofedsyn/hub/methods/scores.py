@@ -24,10 +24,7 @@ class Glimpse:
     @classmethod
     def of(cls, statistic: Flat | Sketched, noisy: Noisy, domain: Domain, total: float) -> Glimpse:
         """Summed counts of a statistic, scaled to frequencies of a total."""
-        scale = 1.0
-        if isinstance(statistic, Sketched):
-            scale = statistic.sketch(domain).scale
-        return cls(statistic, domain, noisy.scaled(scale / total))
+        return cls(statistic, domain, noisy.scaled(statistic.scale(domain) / total))
 
     def indif2(self, a: Noisy, b: Noisy) -> float:
         """The squared distance from independence, unbiased over projection and noise.
@@ -49,13 +46,8 @@ class Glimpse:
 
     def distance2(self, table: Floats) -> float:
         """The squared distance of the pair from a table of frequencies, less z's own noise."""
-        gap = self.seen.values - self._project(table)
+        gap = self.seen.values - self.statistic.project(table, self.domain)
         return float(gap @ gap) - gap.size * self.seen.variance
-
-    def _project(self, table: Floats) -> Floats:
-        if isinstance(self.statistic, Flat):
-            return table.ravel()
-        return self.statistic.sketch(self.domain).project(table)
 
 
 def root(score2: float) -> float:

@@ -19,27 +19,18 @@ from heterofedsyn.synthesis import Consistency, Targets
 Result = TypeVar("Result")
 
 
-def ask_one_ways(setting: Setting, budget: Budget) -> Ask:
-    """The question for all 1-ways, flat, in equal shares."""
-    return Ask.evenly("one-way", [Flat(single) for single in setting.domain.singles()], budget)
-
-
 def one_ways(setting: Setting, budget: Budget) -> Generator[Ask, Round, Targets]:
     """All 1-ways, flat, in equal shares."""
-    round_ = yield ask_one_ways(setting, budget)
+    singles = [Flat(single) for single in setting.domain.singles()]
+    round_ = yield Ask.evenly("one-way", singles, budget)
     return Targets(setting.schema, round_.measurements(), Consistency())
-
-
-def ask_pairs(label: str, pairs: Sequence[Clique], budgets: Sequence[Budget]) -> Ask:
-    """The question for these pairs, flat, each at its own price."""
-    return Ask(label, tuple(zip([Flat(pair) for pair in pairs], budgets, strict=True)))
 
 
 def measured(
     label: str, targets: Targets, pairs: Sequence[Clique], budgets: Sequence[Budget]
 ) -> Generator[Ask, Round, Targets]:
     """The targets and these pairs, flat, each at its own price."""
-    round_ = yield ask_pairs(label, pairs, budgets)
+    round_ = yield Ask(label, tuple(zip([Flat(pair) for pair in pairs], budgets, strict=True)))
     return targets.with_measured(round_.measurements())
 
 
@@ -51,29 +42,21 @@ def later_pairs(
     return Later(label, ("flat",), most, sum(sizes[:most]), cost, rounds)
 
 
-def ask_glimpses(setting: Setting, budget: Budget, width: int | None, kind: SketchKind) -> Ask:
-    """The question for every pair through a sketch, if that is shorter; whole without a width."""
-    return Ask.evenly("dependence", _sketched(setting, width, kind), budget)
-
-
-def _sketched(setting: Setting, width: int | None, kind: SketchKind) -> list[Flat | Sketched]:
+def glimpses(
+    setting: Setting, targets: Targets, budget: Budget, width: int | None, kind: SketchKind
+) -> Generator[Ask, Round, dict[Clique, Glimpse]]:
+    """Every pair through a sketch; unsketched if it is no longer than one, or without a width."""
     domain = setting.domain
-    return [
+    statistics = [
         Flat(pair)
         if width is None or domain.cells(pair) <= width
         else Sketched(pair, width, setting.seed, kind)
         for pair in domain.pairs()
     ]
-
-
-def glimpses(
-    setting: Setting, targets: Targets, budget: Budget, width: int | None, kind: SketchKind
-) -> Generator[Ask, Round, dict[Clique, Glimpse]]:
-    """Every pair through a sketch; unsketched if it is no longer than one, or without a width."""
-    round_ = yield ask_glimpses(setting, budget, width, kind)
+    round_ = yield Ask.evenly("dependence", statistics, budget)
     return {
-        statistic.attributes: Glimpse.of(statistic, noisy, setting.domain, targets.total)
-        for statistic, noisy in zip(_sketched(setting, width, kind), round_.totals(), strict=True)
+        statistic.attributes: Glimpse.of(statistic, noisy, domain, targets.total)
+        for statistic, noisy in zip(statistics, round_.totals(), strict=True)
     }
 
 

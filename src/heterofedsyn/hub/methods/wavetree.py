@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
-from heterofedsyn.hub.methods.base import Federated, Later, Model, Outcome, Setting
+from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
 from heterofedsyn.hub.methods.stages import check_between, check_share
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.statistics import (
@@ -33,7 +33,7 @@ from heterofedsyn.synthesis.grid import group_categories, group_ordered, grouped
 
 
 @dataclass(frozen=True)
-class WaveTree(Federated):
+class WaveTree(Method):
     """The default; `tests/test_utility.py` says how good it must be.
 
     Shares are of the study's budget; what `total`, `one_way` and `score` leave goes to pairs.
@@ -94,15 +94,14 @@ class WaveTree(Federated):
         """The public schema, with a code of its own for piles at a column's minimum."""
         return with_atoms(schema) if self.atoms else schema
 
-    def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
-        """The total is fixed; what the other rounds cost depends on the mode it leads to."""
-        first, rest = setting.budget.split(self.total, 1 - self.total)
+    def later(self, setting: Setting, left: Budget) -> tuple[Later, ...]:
+        """What rounds after the total cost depends on the mode it leads to."""
+        _, rest = setting.budget.split(self.total, 1 - self.total)
         modes = list(self.modes(setting).values())
         splits = [mode.split(rest) for mode in modes]
         ones = self.one_way_parts(setting, rest, modes[0])
         kinds = sorted({kind_of(statistic) for statistic, _ in ones})
-        found: list[Ask | Later] = [
-            self._ask_total(first),
+        rounds = [
             Later(
                 "one-way",
                 tuple(kinds),
@@ -117,7 +116,7 @@ class WaveTree(Federated):
         if scored:
             cells = self._most_cells(setting, scored, self.coarse)
             most = max(split[1] for split in splits)
-            found.append(Later("scores", ("grouped",), len(scored), sum(cells), most))
+            rounds.append(Later("scores", ("grouped",), len(scored), sum(cells), most))
         if every:
             # All pairs with the label and a spanning tree of the rest, however few were planned.
             label = setting.schema.label
@@ -126,11 +125,8 @@ class WaveTree(Federated):
             releases = min(len(every), max(len(every) - len(scored) + tree, planned))
             cells = sorted(self._most_cells(setting, every, self.finest), reverse=True)
             most = max(mode.all_pairs(rest) for mode in modes)
-            found.append(Later("pairs", ("grouped",), releases, sum(cells[:releases]), most))
-        return tuple(found)
-
-    def _ask_total(self, budget: Budget) -> Ask:
-        return Ask("total", ((Total(), budget),))
+            rounds.append(Later("pairs", ("grouped",), releases, sum(cells[:releases]), most))
+        return tuple(rounds)
 
     def _most_cells(self, setting: Setting, pairs: Sequence[Clique], groups: float) -> list[int]:
         most = {column.name: most_groups(column, groups) for column in setting.schema.columns}
@@ -139,7 +135,7 @@ class WaveTree(Federated):
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
         whole = setting.budget
         first, rest = whole.split(self.total, 1 - self.total)
-        round_ = yield self._ask_total(first)
+        round_ = yield Ask("total", ((Total(), first),))
         denoising = Denoising(self.spread, self.calm, self.edge)
         targets = Targets(setting.schema, round_.measurements(), denoising)
         mode = self.mode(setting, targets.total)
@@ -200,12 +196,12 @@ class WaveTree(Federated):
         dense = attempt("full", max(usual, self.dense), share, self.score)
         star = attempt("star", 1.0, self.star, 0.0)
         independent = attempt("independent", 0.0, 0.0, 0.0)
-        found = {"independent": independent}
+        modes = {"independent": independent}
         if others:
-            found |= {"full": full, "dense": dense}
+            modes |= {"full": full, "dense": dense}
         if others and labelled:
-            found["star"] = star
-        return found
+            modes["star"] = star
+        return modes
 
     def one_way_parts(
         self, setting: Setting, budget: Budget, mode: Mode

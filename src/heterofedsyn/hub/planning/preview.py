@@ -9,28 +9,12 @@ from dataclasses import dataclass
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.hub.methods import make_method
 from heterofedsyn.hub.methods.base import Later, Setting
-from heterofedsyn.hub.replies import Agreed, Ask, make_query
-from heterofedsyn.marginals.statistics import kind_of
-from heterofedsyn.privacy.budget import Budget, together
+from heterofedsyn.hub.replies import Ask, make_query
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Answer, Plan, Query, Released, encode
 from heterofedsyn.protocol.limits import check_query
 from heterofedsyn.protocol.study import Study
-
-
-@dataclass(frozen=True)
-class Foreseen:
-    """One release that is fixed in advance.
-
-    Attributes:
-        sigma: of the noise that the site adds to every integer.
-    """
-
-    kind: str
-    attributes: tuple[str, ...]
-    integers: int
-    sensitivity: float
-    sigma: float
-    rho: float
+from heterofedsyn.protocol.terms import price_of, stated_terms
 
 
 @dataclass(frozen=True)
@@ -52,7 +36,7 @@ class ForeseenRound:
     integers: int | None
     rho: float
     bytes: int | None
-    parts: tuple[Foreseen, ...] = ()
+    parts: tuple[Terms, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,14 +79,9 @@ def preview(study: Study, site: str) -> Preview:
             f"method {plan.method!r} needs all rows in one place, which no federation gives it; "
             "it can be simulated only"
         )
-    budget = plan.budget
-    setting = Setting(schema, budget, plan.trust_model, plan.sites, plan.seed, plan.rows_per_unit)
     weight = Weight(plan, site)
-    ahead = [part for part in method.ahead(setting) if part.to in (None, site)]
-    asked = [
-        make_query(part, plan, budget, plan.fingerprint, 0) if isinstance(part, Ask) else part
-        for part in ahead
-    ]
+    ahead = [part for part in method.ahead(Setting.of(schema, plan)) if part.to in (None, site)]
+    asked = [make_query(part, plan, 0) if isinstance(part, Ask) else part for part in ahead]
     for part in asked:  # all of them before a sketch is drawn to price one
         if isinstance(part, Query):
             check_query(part, schema.domain)
@@ -110,23 +89,12 @@ def preview(study: Study, site: str) -> Preview:
         _fixed(part, study, weight) if isinstance(part, Query) else _later(part, weight)
         for part in asked
     )
-    return Preview(site, study.fingerprint, plan.method, rounds, budget.rho)
+    return Preview(site, study.fingerprint, plan.method, rounds, plan.budget.rho)
 
 
 def _fixed(query: Query, study: Study, weight: Weight) -> ForeseenRound:
-    plan, domain = study.plan, study.encoding.domain
-    agreed = [Agreed.of(part, domain, plan, plan.budget) for part in query.parts]
-    parts = tuple(
-        Foreseen(
-            kind_of(part.statistic),
-            part.statistic.attributes,
-            terms.integers,
-            terms.sensitivity,
-            terms.sigma,
-            terms.rho,
-        )
-        for part, terms in zip(query.parts, agreed, strict=True)
-    )
+    domain = study.encoding.domain
+    parts = tuple(stated_terms(part, domain, study.plan) for part in query.parts)
     return ForeseenRound(
         label=query.label,
         fixed=True,
@@ -134,7 +102,7 @@ def _fixed(query: Query, study: Study, weight: Weight) -> ForeseenRound:
         rounds=1,
         releases=len(parts),
         integers=sum(part.integers for part in parts),
-        rho=together(Budget(part.rho) for part in parts).rho,
+        rho=price_of(parts).rho,
         bytes=weight.of([part.integers for part in parts]),
         parts=parts,
     )

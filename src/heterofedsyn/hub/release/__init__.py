@@ -17,7 +17,7 @@ import numpy as np
 from heterofedsyn._files import check_no_link, check_place, digest_of, open_inside, written_whole
 from heterofedsyn._version import __version__
 from heterofedsyn.errors import HeterofedsynError, ReleaseError, UsageError
-from heterofedsyn.hub.methods.base import Model, Outcome, Value, make_rebuild, make_synthesizer
+from heterofedsyn.hub.methods.base import Model, Outcome, Value
 from heterofedsyn.hub.release import sampling
 from heterofedsyn.hub.release.accuracy import Accuracy, accuracy_of
 from heterofedsyn.hub.release.differences import SiteSummary
@@ -32,7 +32,14 @@ from heterofedsyn.hub.release.statement import PrivacyStatement
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.protocol import Plan
 from heterofedsyn.schema import Schema
-from heterofedsyn.synthesis import Measured, Measurement, Rebuild, Targets
+from heterofedsyn.synthesis import (
+    REBUILDS,
+    SYNTHESIZERS,
+    Measured,
+    Measurement,
+    Rebuild,
+    Targets,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -404,11 +411,11 @@ def _unpack(data: bytes) -> tuple[dict[str, str], Schema, Model]:
     if not {*stored.files} <= {*FILES}:
         raise ReleaseError("the model names files that no release has; fetch the release again")
     schema = Schema.from_toml(stored.schema)
-    rebuild = make_rebuild(stored.rebuild, stored.rebuild_settings)
+    rebuild = REBUILDS.make(stored.rebuild, stored.rebuild_settings)
     populations = tuple(_targets(schema, rebuild, found) for found in stored.populations)
     if not populations:
         raise ReleaseError(_DAMAGED)
-    synthesizer = make_synthesizer(stored.synthesizer, stored.settings)
+    synthesizer = SYNTHESIZERS.make(stored.synthesizer, stored.settings)
     return stored.files, schema, Model(synthesizer, populations)
 
 

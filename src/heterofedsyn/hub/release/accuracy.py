@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,8 +9,7 @@ import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers, frozen
 from heterofedsyn.errors import UsageError
-from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, Total, haar_levels
-from heterofedsyn.privacy.noisy import Noisy
+from heterofedsyn.marginals.statistics import haar_levels
 from heterofedsyn.schema import Clique, Domain
 from heterofedsyn.synthesis import Targets
 
@@ -52,40 +50,13 @@ def accuracy_of(
     if len(clique) > 2:
         raise UsageError(f"marginals are of at most two columns, not {len(clique)}: {clique}")
     maps = None if groups is None else _checked(groups, clique, domain)
-    found = [_variance(targets, clique, maps) for targets in populations]
-    if len({part.shape for part in found}) > 1:
+    variances = [_variance(targets, clique, maps) for targets in populations]
+    if len({variance.shape for variance in variances}) > 1:
         raise UsageError(
             f"pair {clique} was released on different grids; ask for its columns singly"
         )
-    error = frozen(np.sqrt(np.sum(found, axis=0)))
+    error = frozen(np.sqrt(np.sum(variances, axis=0)))
     return Accuracy(clique, error, frozen(error / total))
-
-
-def total_variance(targets: Targets) -> float:
-    """The variance of the noisy number of records, `targets.total`."""
-    told = (
-        measurement.noisy
-        for measurement in targets.measurements
-        if isinstance(measurement.statistic, Total)
-        or (isinstance(measurement.statistic, Flat) and len(measurement.statistic.attributes) == 1)
-    )
-    return 1 / math.fsum(1 / (noisy.variance * noisy.values.size) for noisy in told)
-
-
-def haar_ladders(targets: Targets) -> dict[str, list[Noisy]]:
-    """The noisy differences of every attribute that has all of them, from the root downwards."""
-    found: dict[str, dict[int, Noisy]] = {}
-    for measurement in targets.measurements:
-        statistic, noisy = measurement.statistic, measurement.noisy
-        if isinstance(statistic, Haar):
-            levels = found.setdefault(statistic.attributes[0], {})
-            known = levels.get(statistic.level)
-            levels[statistic.level] = noisy if known is None else known.combine(noisy)
-    return {
-        name: [levels[level] for level in sorted(levels)]
-        for name, levels in found.items()
-        if len(levels) == haar_levels(targets.domain.size(name))
-    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,17 +96,17 @@ def haar_weights(size: int, groups: Integers) -> Iterator[Weights]:
 def _variance(targets: Targets, clique: Clique, groups: Integers | None) -> Floats:
     """The variance of every cell, or of every group of values, in one population."""
     if not clique:
-        return np.array([total_variance(targets)])
+        return np.array([targets.total_variance])
     if len(clique) == 2:
         return _pair_variance(targets, clique)
     size = targets.domain.size(clique[0])
     maps = np.arange(size) if groups is None else groups
-    whole = total_variance(targets)
+    whole = targets.total_variance
     if clique in targets.marginals:
         members = np.bincount(maps)
         # A group of all values is the number of records, which other answers tell as well.
         return np.where(members == size, whole, members * targets.marginals[clique].variance)
-    ladder = haar_ladders(targets).get(clique[0])
+    ladder = targets.ladders.get(clique[0])
     if ladder is None:
         raise UsageError(f"column {clique[0]!r} was not measured by itself; ask for another")
     variance = np.zeros(maps.max() + 1)
@@ -148,18 +119,13 @@ def _variance(targets: Targets, clique: Clique, groups: Integers | None) -> Floa
 def _pair_variance(targets: Targets, pair: Clique) -> Floats:
     if pair in targets.marginals:
         return np.full(targets.domain.shape(pair), targets.marginals[pair].variance)
-    grids: dict[Grouped, Noisy] = {}
-    for measurement in targets.measurements:
-        statistic, noisy = measurement.statistic, measurement.noisy
-        if isinstance(statistic, Grouped) and statistic.attributes == pair:
-            grids[statistic] = grids[statistic].combine(noisy) if statistic in grids else noisy
-    if not grids:
+    tables = [noisy for grid, noisy in targets.grids.items() if grid.attributes == pair]
+    if not tables:
         raise UsageError(
             f"pair {pair} was not measured (at every site, if sites were asked separately); "
             "release.run.pairs says which were: ask for those, or for its columns singly"
         )
-    grid, noisy = list(grids.items())[-1]
-    return np.full(grid.shape, noisy.variance)
+    return np.full(tables[-1].values.shape, tables[-1].variance)
 
 
 def _checked(groups: Sequence[int], clique: Clique, domain: Domain) -> Integers:

@@ -14,12 +14,12 @@ import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
-from heterofedsyn.hub.release.accuracy import haar_ladders, haar_weights, total_variance
+from heterofedsyn.hub.release.accuracy import haar_weights
 from heterofedsyn.hub.replies import SUM, Round
-from heterofedsyn.marginals.statistics import Flat, Haar, Total, haar_levels
+from heterofedsyn.marginals.statistics import haar_levels
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Schema
-from heterofedsyn.synthesis import Consistency, Measurement, Targets
+from heterofedsyn.synthesis import Consistency, Measured, Measurement, Targets
 
 MOST_GROUPS = 8
 """Groups per attribute in which sites are compared."""
@@ -69,14 +69,13 @@ def differences(
     if len(sites) < 2 or any(answer.site == SUM for r in rounds for answer in r.answers):
         return ()
     seen = _seen(schema, sites, rounds)
-    if not all(_tells_total(targets) for targets in seen):
+    if not all(targets.tells_total for targets in seen):
         return ()
-    totals = [Noisy(np.array([targets.total]), total_variance(targets)) for targets in seen]
-    ladders = [haar_ladders(targets) for targets in seen]
-    found: list[list[AttributeDifference]] = [[] for _ in sites]
+    totals = [Noisy(np.array([targets.total]), targets.total_variance) for targets in seen]
+    compared: list[list[AttributeDifference]] = [[] for _ in sites]
     for name in schema.domain.names:
         flats = [targets.marginals[(name,)] for targets in seen if (name,) in targets.marginals]
-        waves = [ladder[name] for ladder in ladders if name in ladder]
+        waves = [targets.ladders[name] for targets in seen if name in targets.ladders]
         if len(flats) == len(sites):
             sums = _flat_sums(_groups(schema, name, flats), flats, totals)
         elif len(waves) == len(sites):
@@ -84,13 +83,13 @@ def differences(
         else:
             continue
         together = _Sums.together(sums)
-        for own, attributes in zip(sums, found, strict=True):
+        for own, attributes in zip(sums, compared, strict=True):
             attributes.append(_difference(name, own, together.without(own)))
     return tuple(
         SiteSummary(
             site, max(1, round(targets.total)), math.sqrt(total.variance), tuple(attributes)
         )
-        for site, targets, total, attributes in zip(sites, seen, totals, found, strict=True)
+        for site, targets, total, attributes in zip(sites, seen, totals, compared, strict=True)
     )
 
 
@@ -196,19 +195,15 @@ def _difference(name: str, site: _Sums, others: _Sums) -> AttributeDifference:
 
 def _seen(schema: Schema, sites: Sequence[str], rounds: Sequence[Round]) -> list[Targets]:
     """What the answers of each site tell of its total and 1-ways."""
-    found: dict[str, list[Measurement]] = {site: [] for site in sites}
+    told: dict[str, list[Measurement]] = {site: [] for site in sites}
     for round_ in rounds:
         for answer in round_.answers:
             for part, released in zip(round_.query.parts, answer.parts, strict=True):
                 statistic = part.statistic
-                if isinstance(statistic, Total | Haar | Flat) and len(statistic.attributes) < 2:
+                if isinstance(statistic, Measured) and len(statistic.attributes) < 2:
                     noisy = Noisy(released.values.astype(np.float64), released.sigma**2)
-                    found[answer.site].append(Measurement(statistic, noisy))
-    return [Targets(schema, tuple(found[site]), Consistency()) for site in sites]
-
-
-def _tells_total(targets: Targets) -> bool:
-    return any(isinstance(found.statistic, Total | Flat) for found in targets.measurements)
+                    told[answer.site].append(Measurement(statistic, noisy))
+    return [Targets(schema, tuple(told[site]), Consistency()) for site in sites]
 
 
 def _groups(schema: Schema, name: str, flats: Sequence[Noisy]) -> Integers:

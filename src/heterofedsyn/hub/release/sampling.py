@@ -7,22 +7,20 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from ctypes import c_ulong, py_object, pythonapi
 from functools import partial
 from pathlib import Path
-from threading import Lock, get_ident
-from typing import IO, TYPE_CHECKING, TypeVar
+from threading import Event
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from heterofedsyn._arrays import cores, stream
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.schema import EncodedTable, Schema, decode
+from heterofedsyn.synthesis.stopping import heed, step
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Result = TypeVar("Result")
 
 CHUNK = 2**18
 """Rows that are drawn together. Each chunk is as near the targets as so many rows can be."""
@@ -40,7 +38,11 @@ AT_ONCE = 2
 
 
 def draw(schema: Schema, model: Model, rows: int, seed: int) -> Generator[pa.Table]:
-    """So many rows, a chunk at a time; the same seed gives the same, whatever the machine."""
+    """So many rows, a chunk at a time; the same seed gives the same, whatever the machine.
+
+    A chunk takes many seconds. Whoever closes the generator does not wait for those under way: they
+    end at their next step.
+    """
     chunks = enumerate(shares(model, rows))
     if rows <= CHUNK:
         for number, counts in chunks:
@@ -49,16 +51,17 @@ def draw(schema: Schema, model: Model, rows: int, seed: int) -> Generator[pa.Tab
     for targets in model.targets:
         _ = targets.estimates  # once, before several threads ask for them
     waiting: deque[Future[pa.Table]] = deque()
-    pool, calls = ThreadPoolExecutor(min(AT_ONCE, cores()), "drawing"), _Calls()
+    stop = Event()
+    pool = ThreadPoolExecutor(min(AT_ONCE, cores()), "drawing", heed, (stop,))
     try:
         for number, counts in chunks:
-            waiting.append(pool.submit(calls.run, _chunk, schema, model, counts, seed, number))
+            waiting.append(pool.submit(_chunk, schema, model, counts, seed, number))
             if len(waiting) > AT_ONCE:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
     finally:
-        calls.stop()
+        stop.set()
         pool.shutdown(cancel_futures=True)
 
 
@@ -82,42 +85,8 @@ def _chunk(schema: Schema, model: Model, counts: list[int], seed: int, number: i
         for targets, many in zip(model.targets, counts, strict=True)
         if many > 0
     ]
+    step()
     return decode(schema, EncodedTable.concatenate(tables), rng)
-
-
-class _Stopped(BaseException):
-    """Ends a call that nobody waits for any longer."""
-
-
-class _Calls:
-    """Calls in threads, which can be ended as Ctrl-C ends the main one: between two steps.
-
-    A chunk takes many seconds, and nobody who stops a drawing wants to wait for those under way.
-    """
-
-    def __init__(self) -> None:
-        self._turn = Lock()
-        self._under_way: set[int] = set()
-        self._stopped = False
-
-    def run(self, work: Callable[..., Result], *arguments: object) -> Result:
-        """What the work returns, unless it is stopped."""
-        with self._turn:
-            if self._stopped:
-                raise _Stopped
-            self._under_way.add(get_ident())
-        try:
-            return work(*arguments)
-        finally:
-            with self._turn:
-                self._under_way.discard(get_ident())
-
-    def stop(self) -> None:
-        """End the calls under way, and let no other begin."""
-        with self._turn:  # so that a thread hears of it inside `run`, or not at all
-            self._stopped = True
-            for thread in self._under_way:
-                pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread), py_object(_Stopped))
 
 
 def write(

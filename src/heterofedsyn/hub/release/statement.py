@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
 import msgspec
 
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.hub.replies import SUM, Round
-from heterofedsyn.marginals.statistics import kind_of
-from heterofedsyn.privacy.budget import Budget, together
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Plan
 from heterofedsyn.protocol.plan import unit_column, unit_name
-
-
-class ChargedPart(msgspec.Struct, frozen=True):
-    """One release: `sigma` protects a record under the declared trust model."""
-
-    kind: str
-    attributes: tuple[str, ...]
-    sensitivity: float
-    sigma: float
-    integers: int
-    rho: float
+from heterofedsyn.protocol.terms import price_of
 
 
 class SiteCharge(msgspec.Struct, frozen=True):
@@ -30,7 +19,7 @@ class SiteCharge(msgspec.Struct, frozen=True):
 
     label: str
     rho: float
-    parts: tuple[ChargedPart, ...]
+    parts: tuple[Terms, ...]
 
 
 class SiteAccount(msgspec.Struct, frozen=True):
@@ -62,36 +51,24 @@ class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True):
         return unit_column(self.unit)
 
 
-@dataclass(frozen=True, eq=False)
-class Accounts:
-    """The rounds of a study so far, as booked by the hub."""
-
-    plan: Plan
-    rounds: tuple[Round, ...] = ()
-
-    def book(self, round_: Round) -> Accounts:
-        """These accounts and one more round."""
-        return replace(self, rounds=(*self.rounds, round_))
-
-    def of(self, site: str) -> SiteAccount:
-        """What one site was charged, or may have been: a lost answer can have been paid for."""
-        charges = []
-        for round_ in self.rounds:
-            if round_.asked & {site, SUM}:
-                parts = _charged(round_)
-                cost = together(Budget(part.rho) for part in parts)
-                charges.append(SiteCharge(round_.query.label, cost.rho, parts))
-        spent = together(Budget(part.rho) for charge in charges for part in charge.parts)
-        return SiteAccount(site, spent.rho, tuple(charges))
+def account_of(site: str, rounds: Sequence[Round]) -> SiteAccount:
+    """What one site was charged, or may have been: a lost answer can have been paid for."""
+    charges = tuple(
+        SiteCharge(round_.query.label, price_of(round_.terms).rho, round_.terms)
+        for round_ in rounds
+        if round_.asked & {site, SUM}
+    )
+    spent = price_of([terms for charge in charges for terms in charge.parts])
+    return SiteAccount(site, spent.rho, charges)
 
 
-def state(plan: Plan, accounts: Accounts, *, simulated: bool) -> PrivacyStatement:
+def state(plan: Plan, rounds: Sequence[Round], *, simulated: bool) -> PrivacyStatement:
     """The statement of a finished study.
 
     Raises:
         PrivacyRefusal: if a site was charged more than the study's budget.
     """
-    sites = tuple(accounts.of(site) for site in plan.sites)
+    sites = tuple(account_of(site, rounds) for site in plan.sites)
     budget = plan.budget
     most = max(site.rho for site in sites)
     if most > budget.rho:
@@ -107,18 +84,4 @@ def state(plan: Plan, accounts: Accounts, *, simulated: bool) -> PrivacyStatemen
         rho_alone=budget.times(plan.trust_model.alone_factor).rho,
         simulated_noise=simulated,
         sites=sites,
-    )
-
-
-def _charged(round_: Round) -> tuple[ChargedPart, ...]:
-    return tuple(
-        ChargedPart(
-            kind=kind_of(part.statistic),
-            attributes=part.statistic.attributes,
-            sensitivity=agreed.sensitivity,
-            sigma=agreed.sigma,
-            integers=agreed.integers,
-            rho=agreed.rho,
-        )
-        for part, agreed in zip(round_.query.parts, round_.terms, strict=True)
     )

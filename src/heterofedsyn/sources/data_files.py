@@ -29,8 +29,8 @@ def open_file(text: str, *, multiline: bool = False) -> Source:
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}; check the path, or ask for access") from None
     if is_folder:
-        found = files_below(path, ["**", "*"])
-        return _open_many(text, [part for part in found if _is_parquet(part)], path)
+        files = files_below(path, ["**", "*"])
+        return _open_many(text, [part for part in files if _is_parquet(part)], path)
     if not is_there:
         if not has_magic(text):
             raise DataError(f"{path}: there is no such file; check the path")

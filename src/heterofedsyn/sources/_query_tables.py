@@ -89,12 +89,12 @@ class Catalogue:
         if not schema and name in scope.named:
             return
         everything = self.tables | {*self.views}
-        found = {(place, name) for place in ([schema] if schema else [_USUAL, scope.home])}
+        tables = {(place, name) for place in ([schema] if schema else [_USUAL, scope.home])}
         # What stands in the place of a schema may be the file's own name.
-        found = (found & everything) or ({(_USUAL, name)} & everything)
-        if not found:
+        tables = (tables & everything) or ({(_USUAL, name)} & everything)
+        if not tables:
             yield Reading(None, str(node["table_name"]), scope.chosen)
-        for known in sorted(found):
+        for known in sorted(tables):
             if known in self.tables:
                 yield Reading(known, "", scope.chosen)
             elif known not in scope.around:

@@ -32,12 +32,12 @@ def in_fresh_process(work: Callable[..., Any], *arguments: object) -> Cost:
     process.start()
     there.close()
     try:
-        found: Cost = here.recv()
+        cost: Cost = here.recv()
     except EOFError:
         raise HeterofedsynError(f"{work.__name__} ended without a result") from None
     finally:
         process.join()
-    return found
+    return cost
 
 
 def _run(there: Connection, work: Callable[..., Any], arguments: tuple[object, ...]) -> None:
@@ -54,5 +54,5 @@ def _peak() -> int:
     import resource
     import sys
 
-    found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return found // 2**10 if sys.platform == "darwin" else found
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most // 2**10 if sys.platform == "darwin" else most

@@ -1,0 +1,160 @@
+"""`heterofedsyn site init`: a site is set up once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heterofedsyn.cli._show import note
+from heterofedsyn.cli.site._shared import HERE, Folder, check_rows, show_misfits
+from heterofedsyn.errors import UsageError
+
+
+def init(
+    folder: Folder = HERE,
+    schema: Annotated[Path | None, typer.Option(help="The public schema (TOML).")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="LOCATION", help="The private rows: a file, or a database's query."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The site's name, as studies say it.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="The most the table may ever spend, at --delta.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Below 1 / (all rows); 1e-9 is usual.")
+    ] = None,
+    study_epsilon: Annotated[
+        float | None, typer.Option(help="The most one study may spend, at the same delta.")
+    ] = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(help="A file, best on another disk, that repeats the end of the ledger."),
+    ] = None,
+    socket: Annotated[
+        Path | None, typer.Option(help="Where the agent will answer; in a folder of its own.")
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option(metavar="USER", help="Who carries messages: another user.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="The group of both users; that of --engine unless given."),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column that identifies a person, if rows do not; the ledger keeps it for life.",
+        ),
+    ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            help="More rows than the table has or will have; over twice as many unless given."
+        ),
+    ] = None,
+) -> None:
+    """Set up a site: settings, an empty ledger and a key.
+
+    Asks on a terminal for what is not given. The caps are kept in site.toml and nowhere else.
+    """
+    from heterofedsyn._files import check_place
+    from heterofedsyn.site.create import found_site
+    from heterofedsyn.site.settings import SiteSettings, group_of, propose
+    from heterofedsyn.sources import anchored
+
+    check_place(folder)
+    if os.path.lexists(folder):
+        raise UsageError(f"{folder} exists already; a site is never replaced: name another folder")
+    asked = _Answers()
+    place = Path(os.path.realpath(folder))
+    schema = asked.path("--schema", "public schema", schema)
+    data = asked.text("--data", "private rows (a file, or a database's query)", data)
+    name = asked.text("--name", "the site's name in studies", name)
+    epsilon = asked.number("--epsilon", "most epsilon of the table, ever", epsilon)
+    delta = asked.number("--delta", "at which delta", delta, "1e-9")
+    study_epsilon = asked.number("--study-epsilon", "most epsilon of one study", study_epsilon)
+    anchor = asked.path("--anchor", "anchor of the ledger, on another disk", anchor)
+    socket = asked.path("--socket", "socket of the agent", socket)
+    engine = asked.text("--engine", "user that carries messages", engine)
+    asked.check()
+    settings = SiteSettings(
+        folder=place,
+        name=name,
+        schema=schema,
+        source=anchored(data),
+        epsilon=epsilon,
+        delta=delta,
+        study_epsilon=study_epsilon,
+        anchor=anchor,
+        socket=socket,
+        engine=engine,
+        group=group_of(engine) if group is None else group,
+        unit=unit,
+        rows=rows,
+    )
+    _ = settings.askers(), settings.group_id()  # refuse what they refuse
+    checked = check_rows(settings, settings.load_schema(), unit, 1)
+    if settings.rows is None:
+        settings = replace(settings, rows=propose(checked.rows_read))
+    key = found_site(settings)
+    show_misfits(checked)
+    note(f"site {name!r} in {place}; the key of its receipts: {key}")
+    note(
+        f"cap: epsilon {epsilon:g} in all, {study_epsilon:g} for one study, at delta {delta:g} "
+        f"(rho {settings.cap.rho:.4g} and {settings.study_cap.rho:.4g})"
+    )
+    for remark in settings.remarks():
+        note(remark)
+    if place.stat().st_dev == anchor.parent.stat().st_dev:
+        note(
+            f"remark: the anchor {anchor} is on the same disk as the ledger; whoever restores that "
+            "disk restores both, and nobody notices"
+        )
+
+
+class _Answers:
+    """Settings from options, or from a person at a terminal."""
+
+    def __init__(self) -> None:
+        self._person = sys.stdin.isatty()
+        self._missing: list[str] = []
+
+    def text(self, option: str, words: str, given: str | None, usual: str | None = None) -> str:
+        """What was given, or what the person says."""
+        if given is not None:
+            return given
+        if not self._person:
+            self._missing.append(option)
+            return ""
+        return str(typer.prompt(words, default=usual, err=True)).strip()
+
+    def path(self, option: str, words: str, given: Path | None) -> Path:
+        """A path from the root."""
+        said = self.text(option, words, None if given is None else str(given))
+        return Path(os.path.abspath(Path(said).expanduser()))  # noqa: PTH100
+
+    def number(
+        self, option: str, words: str, given: float | None, usual: str | None = None
+    ) -> float:
+        """A number."""
+        if given is not None:
+            return given
+        said = self.text(option, words, None, usual)
+        try:
+            return float(said or "nan")
+        except ValueError:
+            raise UsageError(f"{words}: {said!r} is no number; see {option}") from None
+
+    def check(self) -> None:
+        """Refuse to go on if something is missing and there is nobody to ask."""
+        if self._missing:
+            raise UsageError(
+                f"{', '.join(self._missing)} must be given, since there is no terminal to ask on"
+            )

@@ -1,0 +1,50 @@
+"""On what terms some integers are released, and integers that were: both say how they are safe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NewType
+
+import msgspec
+import numpy as np
+
+from heterofedsyn._arrays import Integers, frozen
+
+NoisyIntegers = NewType("NoisyIntegers", Integers)
+"""Integers that may leave: only `privacy.noise.add_noise`, and sums of what left, make them."""
+
+
+class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is released and how it is protected: the same facts for site, hub, ledger and reader.
+
+    Attributes:
+        sensitivity: how far one person can move it (L2).
+        sigma: of the noise on every integer.
+        rho: what it costs under the declared trust model.
+    """
+
+    kind: str
+    attributes: tuple[str, ...]
+    sensitivity: float
+    sigma: float
+    integers: int
+    rho: float
+
+
+@dataclass(frozen=True, eq=False)
+class Noised:
+    """Noisy integers on their terms; a message can be made from nothing else."""
+
+    values: NoisyIntegers
+    terms: Terms
+
+    def __post_init__(self) -> None:
+        if self.values.size != self.terms.integers:
+            raise ValueError(f"{self.values.size} integers on terms for {self.terms.integers}")
+        frozen(self.values)
+
+
+def added(parts: Sequence[NoisyIntegers]) -> NoisyIntegers:
+    """The sum of what may leave may leave."""
+    return NoisyIntegers(np.sum(parts, axis=0))

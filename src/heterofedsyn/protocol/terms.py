@@ -1,0 +1,86 @@
+"""What every part of a query costs and how it is protected: the one place where it is computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from heterofedsyn.errors import PrivacyRefusal
+from heterofedsyn.marginals.statistics import kind_of, moves
+from heterofedsyn.privacy.budget import Budget, together
+from heterofedsyn.privacy.terms import Terms
+from heterofedsyn.privacy.trust import SecureAggregation, Trust
+from heterofedsyn.protocol.messages import Part, Query
+from heterofedsyn.protocol.plan import Plan
+from heterofedsyn.schema import Domain
+
+MOST_SIGMA = 2.0**40
+"""Noise that could reach the end of 64-bit integers would be cut off there, and so tell."""
+
+
+def terms_of(part: Part, domain: Domain, plan: Plan, trust: Trust | None = None) -> Terms:
+    """On what terms one site releases a part of a query.
+
+    Args:
+        trust: the plan's, unless the site knows better.
+
+    Raises:
+        PrivacyRefusal: if there is no noise that would do.
+    """
+    statistic, rows = part.statistic, plan.rows_per_unit
+    cost = plan.budget.part(part.share)
+    sensitivity = statistic.sensitivity(domain) * rows
+    moved, l1 = moves(statistic, domain, rows)
+    return Terms(
+        kind=kind_of(statistic),
+        attributes=statistic.attributes,
+        sensitivity=sensitivity,
+        sigma=_sigma(sensitivity, cost, moved, l1, trust or plan.trust_model),
+        integers=statistic.integers(domain),
+        rho=cost.rho,
+    )
+
+
+def stated_terms(part: Part, domain: Domain, plan: Plan) -> Terms:
+    """On what terms a part reaches the hub: each site's own, or those of their sum."""
+    terms, trust = terms_of(part, domain, plan), plan.trust_model
+    if not isinstance(trust, SecureAggregation):
+        return terms
+    sigma = math.sqrt(math.fsum([terms.sigma**2] * trust.sites))
+    return msgspec.structs.replace(terms, sigma=sigma)
+
+
+def check_noise(query: Query, domain: Domain, plan: Plan, trust: Trust) -> None:
+    """Refuse what cannot be noised before any work is done for it.
+
+    The sensitivity of a sketch needs its matrix, a bound on it does not.
+
+    Raises:
+        PrivacyRefusal: if there is no noise for the part that needs most.
+    """
+
+    def bound(part: Part) -> float:
+        return part.statistic.most_sensitivity(domain)
+
+    rows = plan.rows_per_unit
+    noisiest = max(query.parts, key=lambda part: bound(part) / math.sqrt(part.share))
+    integers = noisiest.statistic.integers(domain)
+    most = bound(noisiest) * rows
+    cost = plan.budget.part(noisiest.share)
+    _sigma(most, cost, integers, math.sqrt(integers) * most, trust)
+
+
+def price_of(terms: Sequence[Terms]) -> Budget:
+    """What several releases cost jointly."""
+    return together(Budget(each.rho) for each in terms)
+
+
+def _sigma(sensitivity: float, cost: Budget, moved: int, l1: float, trust: Trust) -> float:
+    sigma = trust.site_sigma(sensitivity, cost, moved, l1)
+    if sigma > MOST_SIGMA:
+        raise PrivacyRefusal(
+            f"noise of sigma {sigma:.3g} does not fit 64-bit integers; ask with a larger share"
+        )
+    return sigma
