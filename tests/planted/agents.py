@@ -265,7 +265,7 @@ def _() -> None:
 
 
 @socket("the log quotes a record", "a value of a record is in the log")
-@instead_of(at.agent._words)
+@instead_of(at.words_of)
 def _(true: Any, error: Exception) -> str:
     known = isinstance(error, at.HeterofedsynError | OSError)
     return f"{true(error)}{'' if known else f': {error}'}"

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from planted import places as at
 from planted.bugs import ledger
-from planted.planting import instead_of, leave_out, never, wrap
+from planted.planting import instead_of, leave_out, never
 
 on_disk = partial(ledger, first="on disk")
 
@@ -26,38 +26,19 @@ def _() -> None:
 
 @on_disk("an answer may leave before its name is flushed", r"an agent's end left|gone from")
 def _() -> None:
-    leave_out(at.books._write_as, at.books._flush_folder)
-
-
-def _careless_repair(one_study_more: bool) -> None:
-    """A repair does not believe what the anchor says is spent."""
-    repairing: list[bool] = []
-
-    def repair(true: Any, cls: Any, folder: Any, anchor: Any, study_cap: Any, **more: Any) -> Any:
-        repairing.append(True)
-        try:
-            return true(
-                cls, folder, anchor, study_cap if one_study_more else at.Budget(0.0), **more
-            )
-        finally:
-            repairing.pop()
-
-    def known(true: Any, anchor: Any) -> Any:
-        said = true(anchor)
-        return structs.replace(said, rho=0.0) if said is not None and repairing else said
-
-    wrap(at.Books.repair, repair)
-    wrap(at.books._anchor_if_readable, known)
-
-
-@on_disk("a repair books what the ledger says and no more", r"a repair books less")
-def _() -> None:
-    _careless_repair(one_study_more=False)
+    leave_out(at.durable.write_as, at.durable.flush_folder)
 
 
 @on_disk("a repair does not look at the anchor", r"a repair books less")
-def _() -> None:
-    _careless_repair(one_study_more=True)
+@instead_of(at.repair._repaired)
+def _(true: Any, data: bytes, known: Any, *how: Any) -> Any:
+    return true(data, known and structs.replace(known, rho=0.0), *how)
+
+
+@on_disk("a repair books what the ledger says and no more", r"a repair books less")
+@instead_of(at.repair._repaired)
+def _(true: Any, data: bytes, known: Any, study_cap: at.Budget, *how: Any) -> Any:
+    return true(data, known and structs.replace(known, rho=0.0), at.Budget(0.0), *how)
 
 
 @ledger("a repair does not count against the cap", r"repairs count: ", "repairs count")
@@ -69,8 +50,8 @@ def _(true: Any, own: at.Books, study: str, cap: at.Budget, study_cap: at.Budget
 
 
 @on_disk("a charge from before a repair stays paid", r"a charge from before a repair paid")
-@instead_of(at.Books._take)
-def _(true: Any, own: at.Books, line: bytes, entry: Any) -> None:
+@instead_of(at.Index.take)
+def _(true: Any, own: at.Index, line: bytes, entry: Any) -> None:
     if not isinstance(entry, at.Repaired):
         true(own, line, entry)
 
@@ -79,14 +60,14 @@ def _(true: Any, own: at.Books, line: bytes, entry: Any) -> None:
     "an anchor is known by its number alone", r"a ledger was accepted with the anchor of another"
 )
 def _() -> None:
-    never(at.books._check, "known", "head")
+    never(at.agreement.check, "known", "head")
 
 
 @on_disk(
     "an older copy of the ledger accepted",
     r"older copy of the ledger was accepted|knows less than before",
 )
-@instead_of(at.books._check)
+@instead_of(at.agreement.check)
 def _(true: Any, *how: Any) -> Any:
     return None
 

@@ -10,6 +10,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from planted import places as at
@@ -26,8 +27,8 @@ def secure(how: Callable[[float, int], Integers]) -> Planting:
     """Noise from the operating system is so many integers, made in this way for a sigma."""
 
     @instead_of(at.SecureNoise.draw)
-    def planting(true: Any, own: Any, calibration: Any, integers: int, key: bytes) -> Integers:
-        return how(calibration.sigma, integers)
+    def planting(true: Any, own: Any, terms: at.Terms, *how_else: Any) -> Integers:
+        return how(terms.sigma, terms.integers)
 
     return planting
 
@@ -53,8 +54,11 @@ def door(how: Callable[[Integers, Integers], Integers]) -> Planting:
     """What leaves is made in this way from exact integers and their noise."""
 
     @instead_of(at.add_noise)
-    def planting(true: Any, exact: Integers, calibration: Any, noise: Any, key: bytes) -> Integers:
-        return how(exact, noise.draw(calibration, exact.size, key))
+    def planting(
+        true: Any, exact: at.Exact, terms: at.Terms, alone: Any, noise: Any, key: Any
+    ) -> Any:
+        values = how(exact.values, noise.draw(terms, alone, key))
+        return at.Noised(at.NoisyIntegers(values), terms)
 
     return planting
 
@@ -194,18 +198,24 @@ class _Other:
 
 def where_hidden(how: Callable[..., Integers]) -> Planting:
     """A site of whose answers only the sum is seen draws its noise in this way."""
-    other = lambda own, desk: _Other(own, how) if hidden(desk) else own  # noqa: E731
-    return lambda: through(at.Desk.answer, at.add_noise, 2, other)
+
+    def release(
+        desk: at.Desk, door: Any, exact: Any, terms: Any, alone: Any, own: Any, key: Any
+    ) -> Any:
+        return door(exact, terms, alone, _Other(own, how) if hidden(desk) else own, key)
+
+    return lambda: through(at.Desk.answer, at.add_noise, release)
 
 
 @hiding(
     "half the noise where only the sum over sites is seen", r"secure-aggregation.* drawn at sigma"
 )
 def _() -> None:
-    def halved(terms: Any, desk: at.Desk) -> Any:
-        return replace(terms, sigma=terms.sigma / 2) if hidden(desk) else terms
+    def release(desk: at.Desk, door: Any, exact: Any, terms: at.Terms, *how: Any) -> Any:
+        used = structs.replace(terms, sigma=terms.sigma / 2) if hidden(desk) else terms
+        return replace(door(exact, used, *how), terms=terms)
 
-    through(at.Desk.answer, at.add_noise, 1, halved)
+    through(at.Desk.answer, at.add_noise, release)
 
 
 @hiding(
@@ -223,10 +233,10 @@ def _(own: Any, *terms: Any) -> Any:
     "sum over sites",
 )
 @where_hidden
-def _(own: Any, terms: Any, integers: int, key: bytes) -> Any:
+def _(own: Any, terms: at.Terms, *how: Any) -> Any:
     if isinstance(own, at.SecureNoise):
-        return gaussian(terms.sigma / 2, integers)
-    return own.draw(terms, integers, key)
+        return gaussian(terms.sigma / 2, terms.integers)
+    return own.draw(terms, *how)
 
 
 @noise("an agent's own noise has a seed", r"agents by default: the same numbers", "by default")

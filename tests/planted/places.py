@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from heterofedsyn._arrays import Exact
 from heterofedsyn.errors import HeterofedsynError, ProtocolError
 from heterofedsyn.hub import replies
 from heterofedsyn.hub.methods.localmerge import LocalMerge
@@ -18,8 +19,11 @@ from heterofedsyn.privacy._noise_kernel import discrete_gaussian
 from heterofedsyn.privacy.budget import Budget, sigma_for, together
 from heterofedsyn.privacy.ledger import Ledger
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise, add_noise
+from heterofedsyn.privacy.terms import Noised, NoisyIntegers, Terms
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol.messages import Answer, Query, Released, decode, encode
+from heterofedsyn.protocol.refusal import Reason, Refused, words_of
+from heterofedsyn.protocol.terms import terms_of
 from heterofedsyn.schema import _parsing as parsing
 from heterofedsyn.schema import _units as units
 from heterofedsyn.schema._bins import RealBins
@@ -30,11 +34,13 @@ from heterofedsyn.simulate.run import run_study
 from heterofedsyn.simulate.split import split
 from heterofedsyn.simulate.synthesizer import FederatedSynthesizer
 from heterofedsyn.site import _spark_tasks as spark_tasks
-from heterofedsyn.site import agent, consent, receipt, selfcheck, server, spark_counting
-from heterofedsyn.site.agent import Agent, Reason, Refused
+from heterofedsyn.site import consent, receipt, selfcheck, server, spark_counting
+from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.answering import Desk, Price, Site, Store
-from heterofedsyn.site.ledger import books
-from heterofedsyn.site.ledger.books import Books, Charged, Repaired
+from heterofedsyn.site.ledger import agreement, durable, repair
+from heterofedsyn.site.ledger.books import Books
+from heterofedsyn.site.ledger.books import _Index as Index
+from heterofedsyn.site.ledger.entries import Charged, Repaired
 from heterofedsyn.site.server import Service
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.sources import _rowwise as rowwise

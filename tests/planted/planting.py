@@ -105,31 +105,21 @@ def leave_out(target: Any, called: Callable[..., Any]) -> None:
     _rewrite(target, change)
 
 
-def through(
-    target: Any, called: Callable[..., Any], place: int, change: Callable[[Any, Any], Any]
-) -> None:
-    """In a method, an argument of its one call of a function is what `change` makes of it.
-
-    Args:
-        place: of the argument among those without a name.
-        change: gets the argument, and whose method it is.
-    """
+def through(target: Any, called: Callable[..., Any], change: Callable[..., Any]) -> None:
+    """In a method, its one call of a function is `change(whose method, that function, ...)`."""
     function = _function(target)
-    name = f"_planted_{place}"
+    known, name = function.__globals__, f"_planted_{called.__name__}"
 
-    def pass_through(tree: ast.AST) -> None:
+    def pass_on(tree: ast.AST) -> None:
         calls = [node for node in ast.walk(tree) if _calls(node, called)]
         (found,) = _one(calls, target)
-        if not isinstance(found, ast.Call) or len(found.args) <= place:
-            raise LostPlace(f"{function.__qualname__} gives no argument {place}")
         own = ast.Name(function.__code__.co_varnames[0], ast.Load())
-        passed = ast.Call(ast.Name(name, ast.Load()), [found.args[place], own], [])
-        found.args[place] = passed
+        found.args = [own, found.func, *found.args]
+        found.func = ast.Name(name, ast.Load())
 
-    known = function.__globals__
     known[name] = change
     _undo.append(lambda: known.pop(name))
-    _rewrite(target, pass_through)
+    _rewrite(target, pass_on)
 
 
 def _rewrite(target: Any, change: Callable[[ast.AST], None]) -> None:
@@ -166,8 +156,8 @@ def _replace(target: Any, make: Callable[[Any], Any], only: ModuleType | None) -
         raise LostPlace(f"{function.__module__} has another {function.__qualname__}")
     if isinstance(raw, staticmethod | classmethod):
         put(owner, name, type(raw)(make(raw.__func__)))
-    elif isinstance(raw, property):
-        put(owner, name, property(make(raw.fget)))
+    elif isinstance(raw, property | functools.cached_property):
+        put(owner, name, property(make(function)))
     elif path:
         put(owner, name, make(raw))
     else:
@@ -203,6 +193,8 @@ def _function(target: Any) -> Any:
     """The plain function, or the cached one, behind whatever kind of callable this is."""
     if isinstance(target, property):
         return target.fget
+    if isinstance(target, functools.cached_property):
+        return target.func
     return getattr(target, "__func__", target)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from planted import places as at
 from planted.bugs import Planting, coupling, game, ledger, noise
-from planted.planting import instead_of, put, wrap
+from planted.planting import instead_of, put
 
 
 @coupling("sigma halved where it is computed", r"costs rho")
@@ -86,24 +86,15 @@ def _(*how: Any) -> float:
 
 
 @coupling("L rows per person counted as one", r"3 rows a person.* costs rho", "3 rows")
-def _() -> None:
-    def of_records(plan: Any) -> Any:
-        class Plan:
-            rows_per_unit = 1
+@instead_of(at.terms_of)
+def _(true: Any, part: Any, domain: Any, plan: Any, *how: Any) -> Any:
+    class OfRecords:
+        rows_per_unit = 1
 
-            def __getattr__(self, name: str) -> Any:
-                return getattr(plan, name)
+        def __getattr__(self, name: str) -> Any:
+            return getattr(plan, name)
 
-        return Plan()
-
-    def site(true: Any, desk: at.Desk, *how: Any) -> Any:
-        return true(replace(desk, plan=of_records(desk.plan)), *how)
-
-    def hub(true: Any, cls: Any, part: Any, domain: Any, plan: Any, *how: Any) -> Any:
-        return true(cls, part, domain, of_records(plan), *how)
-
-    wrap(at.Desk._calibrate, site)
-    wrap(at.replies.Agreed.of, hub)
+    return true(part, domain, OfRecords(), *how)
 
 
 @coupling(
