@@ -88,8 +88,9 @@ def never(target: Any, *mentioned: str) -> None:
 
     def change(tree: ast.AST) -> None:
         asks = [node for node in ast.walk(tree) if isinstance(node, ast.If)]
-        (found,) = _one([node for node in asks if {*mentioned} <= _names(node.test)], target)
-        found.test = ast.Constant(False)
+        _one([node for node in asks if {*mentioned} <= _names(node.test)]).test = ast.Constant(
+            False
+        )
 
     _rewrite(target, change)
 
@@ -99,8 +100,7 @@ def leave_out(target: Any, called: Callable[..., Any]) -> None:
 
     def change(tree: ast.AST) -> None:
         steps = [node for node in ast.walk(tree) if isinstance(node, ast.Expr)]
-        (found,) = _one([node for node in steps if _calls(node.value, called)], target)
-        found.value = ast.Constant(None)
+        _one([node for node in steps if _calls(node.value, called)]).value = ast.Constant(None)
 
     _rewrite(target, change)
 
@@ -111,11 +111,10 @@ def through(target: Any, called: Callable[..., Any], change: Callable[..., Any])
     known, name = function.__globals__, f"_planted_{called.__name__}"
 
     def pass_on(tree: ast.AST) -> None:
-        calls = [node for node in ast.walk(tree) if _calls(node, called)]
-        (found,) = _one(calls, target)
+        call = _one([node for node in ast.walk(tree) if _calls(node, called)])
         own = ast.Name(function.__code__.co_varnames[0], ast.Load())
-        found.args = [own, found.func, *found.args]
-        found.func = ast.Name(name, ast.Load())
+        call.args = [own, call.func, *call.args]
+        call.func = ast.Name(name, ast.Load())
 
     known[name] = change
     _undo.append(lambda: known.pop(name))
@@ -128,9 +127,13 @@ def _rewrite(target: Any, change: Callable[[ast.AST], None]) -> None:
     def anew(true: FunctionType) -> Callable[..., Any]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(true)))
         (definition,) = tree.body
-        assert isinstance(definition, ast.FunctionDef)
+        if not isinstance(definition, ast.FunctionDef) or true.__closure__:
+            raise LostPlace(f"{true.__qualname__} cannot be compiled by itself")
         definition.decorator_list = []
-        change(tree)
+        try:
+            change(tree)
+        except LostPlace as lost:
+            raise LostPlace(f"{true.__qualname__} {lost}") from None
         ast.fix_missing_locations(tree)
         late = __future__.annotations.compiler_flag
         code = compile(tree, true.__code__.co_filename, "exec", flags=late, dont_inherit=True)
@@ -162,9 +165,12 @@ def _replace(target: Any, make: Callable[[Any], Any], only: ModuleType | None) -
         put(owner, name, make(raw))
     else:
         made = make(raw)
-        for module in _modules():
-            for known in [known for known, value in vars(module).items() if value is raw]:
-                put(module, known, made)
+        for owner in _owners():
+            for known, value in list(vars(owner).items()):
+                if value is raw:
+                    put(owner, known, made)
+                elif isinstance(value, staticmethod) and value.__func__ is raw:
+                    put(owner, known, staticmethod(made))
 
 
 def _instead(true: Any, new: Callable[..., Any]) -> Callable[..., Any]:
@@ -198,9 +204,13 @@ def _function(target: Any) -> Any:
     return getattr(target, "__func__", target)
 
 
-def _modules() -> list[ModuleType]:
+def _owners() -> list[Any]:
+    """The modules of the package that were imported, and their classes."""
     loaded = sorted(name for name in sys.modules if f"{name}.".startswith(f"{_PACKAGE}."))
-    return [sys.modules[name] for name in loaded]
+    modules = [sys.modules[name] for name in loaded]
+    known = [value for module in modules for value in vars(module).values()]
+    kinds = [kind for kind in known if isinstance(kind, type) and kind.__module__ in loaded]
+    return [*modules, *dict.fromkeys(kinds)]
 
 
 def _name_of(value: object, module: ModuleType) -> str:
@@ -210,10 +220,10 @@ def _name_of(value: object, module: ModuleType) -> str:
     raise LostPlace(f"{module.__name__} does not use {value}")
 
 
-def _one(nodes: list[Any], target: Any) -> list[Any]:
+def _one(nodes: list[Any]) -> Any:
     if len(nodes) != 1:
-        raise LostPlace(f"{_function(target).__qualname__} has {len(nodes)} such places")
-    return nodes
+        raise LostPlace(f"has {len(nodes)} such places")
+    return nodes[0]
 
 
 def _calls(node: ast.AST, called: Callable[..., Any]) -> bool:
