@@ -13,7 +13,7 @@ from msgspec import structs
 
 from planted import places as at
 from planted.bugs import Planting, coupling, noise
-from planted.planting import instead_of, never, put, through, wrap
+from planted.planting import changed, instead_of, never, put, through, wrap
 
 
 def _any_length() -> None:
@@ -55,14 +55,7 @@ def _() -> None:
 @noise("fresh noise on redelivery without a charge", r"other bytes", "same query again")
 @instead_of(at.Desk.answer)
 def _(true: Any, desk: at.Desk, query: Any, store: Any) -> Any:
-    class Forgetful:
-        def kept(self, query: str) -> None:
-            return None
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(store, name)
-
-    return true(desk, query, Forgetful())
+    return true(desk, query, changed(store, kept=lambda query: None))
 
 
 @coupling("the exact n published", r"does not follow from the answers", "release of")
@@ -118,8 +111,8 @@ def states(change: Callable[[dict[str, Any]], None]) -> Planting:
     "secure-aggregation",
 )
 @states
-def _(said: Any) -> Any:
-    return said.update(rho_alone=said["rho"])
+def _(said: dict[str, Any]) -> None:
+    said["rho_alone"] = said["rho"]
 
 
 @coupling("privacy.json overstates every sigma", r"sigma of a release is stated")
@@ -133,8 +126,8 @@ def _(said: dict[str, Any]) -> None:
 
 @coupling("privacy.json states a tenth of epsilon", r"states epsilon")
 @states
-def _(said: Any) -> Any:
-    return said.update(epsilon=said["epsilon"] / 10)
+def _(said: dict[str, Any]) -> None:
+    said["epsilon"] /= 10
 
 
 @coupling("local-merge may run where only sums are seen", r"local-merge", "every site's own answer")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from planted import places as at
 from planted.bugs import Planting, coupling, game, noise
-from planted.planting import instead_of, put, stands_in, through, wrap
+from planted.planting import changed, instead_of, put, stands_in, through, wrap
 
 restarts = partial(noise, first="restarts and forks")
 hiding = partial(coupling, first="secure-aggregation")
@@ -181,28 +181,14 @@ def hidden(desk: at.Desk) -> bool:
     return desk.trust.name != "local"
 
 
-@dataclass(frozen=True)
-class _Other:
-    """Another source of noise, made from a site's own."""
-
-    own: Any
-    how: Callable[..., Integers]
-
-    @property
-    def simulated(self) -> bool:
-        return bool(self.own.simulated)
-
-    def draw(self, *terms: Any) -> Integers:
-        return self.how(self.own, *terms)
-
-
 def where_hidden(how: Callable[..., Integers]) -> Planting:
     """A site of whose answers only the sum is seen draws its noise in this way."""
 
     def release(
         desk: at.Desk, door: Any, exact: Any, terms: Any, alone: Any, own: Any, key: Any
     ) -> Any:
-        return door(exact, terms, alone, _Other(own, how) if hidden(desk) else own, key)
+        other = changed(own, draw=partial(how, own)) if hidden(desk) else own
+        return door(exact, terms, alone, other, key)
 
     return lambda: through(at.Desk.answer, at.add_noise, release)
 

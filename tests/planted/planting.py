@@ -63,17 +63,22 @@ def instead_of(
     return lambda new: lambda: wrap(target, new, only=only)
 
 
-def shadow(module: ModuleType, imported: object, **others: object) -> None:
-    """A module uses another module, or one that it imported, with some attributes changed."""
+def changed(true: object, **others: object) -> Any:
+    """What is like an object or module but for some attributes."""
     for name in others:
-        if not hasattr(imported, name):
-            raise LostPlace(f"{imported} has no {name}")
+        if not hasattr(true, name):
+            raise LostPlace(f"{true} has no {name}")
 
-    class Shadow:
+    class Changed:
         def __getattr__(self, name: str) -> Any:
-            return others[name] if name in others else getattr(imported, name)
+            return others[name] if name in others else getattr(true, name)
 
-    put(module, _name_of(imported, module), Shadow())
+    return Changed()
+
+
+def shadow(module: ModuleType, imported: ModuleType, **others: object) -> None:
+    """A module finds some attributes of another one that it imported changed; nobody else does."""
+    put(module, _name_of(imported, module), changed(imported, **others))
 
 
 def stands_in(module: ModuleType, new: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from planted import places as at
 from planted.bugs import Planting, coupling, game, ledger, noise
-from planted.planting import instead_of, put
+from planted.planting import changed, instead_of, put
 
 
 @coupling("sigma halved where it is computed", r"costs rho")
@@ -88,13 +88,7 @@ def _(*how: Any) -> float:
 @coupling("L rows per person counted as one", r"3 rows a person.* costs rho", "3 rows")
 @instead_of(at.terms_of)
 def _(true: Any, part: Any, domain: Any, plan: Any, *how: Any) -> Any:
-    class OfRecords:
-        rows_per_unit = 1
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(plan, name)
-
-    return true(part, domain, OfRecords(), *how)
+    return true(part, domain, changed(plan, rows_per_unit=1), *how)
 
 
 @coupling(
@@ -110,31 +104,16 @@ def _(true: Any, own: at.SecureAggregation, sensitivity: float, budget: at.Budge
     return sigma
 
 
-@dataclass(frozen=True)
-class _Other:
-    """A store that hears of another price than that of a query."""
-
-    own: at.Store
-    price: Callable[[at.Price], at.Price]
-
-    def afford(self, price: at.Price) -> None:
-        self.own.afford(self.price(price))
-
-    def charge(self, price: at.Price) -> None:
-        self.own.charge(self.price(price))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.own, name)
-
-
 def costs(how: Callable[[at.Price, list[Any], at.Desk], at.Budget]) -> Planting:
     """Sites charge for a query what this makes of its price and its parts."""
 
     @instead_of(at.Desk.answer)
     def planting(true: Any, desk: at.Desk, query: at.Query, store: at.Store) -> Any:
-        parts = list(query.parts)
-        other = _Other(store, lambda price: replace(price, cost=how(price, parts, desk)))
-        return true(desk, query, other)
+        def at_another(book: Callable[[at.Price], None]) -> Callable[[at.Price], None]:
+            return lambda price: book(replace(price, cost=how(price, list(query.parts), desk)))
+
+        ask, book = at_another(store.afford), at_another(store.charge)
+        return true(desk, query, changed(store, afford=ask, charge=book))
 
     return planting
 

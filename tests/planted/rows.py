@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from msgspec import structs
 
 from planted import places as at
 from planted.bugs import coupling
-from planted.planting import instead_of, never, shadow
+from planted.planting import changed, instead_of, never, shadow
 
 a_line_among = partial(coupling, first="a line among")
 
@@ -30,9 +29,7 @@ a_line_among = partial(coupling, first="a line among")
 @instead_of(at.tally.Tally._grow)
 def _(true: Any, own: Any) -> None:
     copy = own._copy
-    own._copy = SimpleNamespace(
-        tables=lambda: 2 * copy.tables(), extend=copy.extend, close=copy.close
-    )
+    own._copy = changed(copy, tables=lambda: 2 * copy.tables())
     true(own)
     own._copy = copy
 
@@ -43,8 +40,7 @@ def _(true: Any, own: Any) -> None:
     "codes in a file",
 )
 def _() -> None:
-    named = lambda dir: (Path(dir) / "codes").open("w+b")  # noqa: E731
-    shadow(at.tally, tempfile, TemporaryFile=named)
+    shadow(at.tally, tempfile, TemporaryFile=lambda dir: (Path(dir) / "codes").open("w+b"))
 
 
 @coupling(
@@ -55,7 +51,7 @@ def _(true: Any, threads: int) -> Any:
     def further(work: Any, begins: Any, ends: Any) -> Any:
         return true(threads).map(work, begins, np.minimum(ends + 1, ends[-1]))
 
-    return SimpleNamespace(map=further)
+    return changed(true(threads), map=further)
 
 
 @coupling(
