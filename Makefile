@@ -37,7 +37,7 @@ test: $(DEV) ## the quick tests, for daily use
 FRESH := --hypothesis-profile=fresh
 
 check-slow: $(DEV) ## the tests that take minutes
-	$(call on_two_cores,-m slow $(FRESH),tests/test_audit_mutants.py)
+	$(call on_two_cores,-m slow $(FRESH),tests/test_planted_bugs.py)
 
 # The tests of some files run beside all others, on a core of their own; what they say comes last.
 BESIDE := $(sort $(wildcard tests/test_docs.py tests/test_r*.py tests/test_s*.py))
