@@ -20,16 +20,7 @@ from heterofedsyn.privacy.trust import Trust
 from heterofedsyn.schema import Clique, Domain, Schema
 from heterofedsyn.synthesis import SYNTHESIZERS, Gum, Synthesizer, Targets
 
-__all__ = [
-    "Later",
-    "Method",
-    "Model",
-    "Outcome",
-    "Setting",
-    "Value",
-    "build",
-    "settings_of",
-]
+__all__ = ["Later", "Method", "Model", "Outcome", "Setting", "Value", "build", "settings_of"]
 
 
 @dataclass(frozen=True)
