@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 from nvflare.apis.workspace import Workspace
 
-from heterofedsyn._files import file_written_whole, written_whole
+from heterofedsyn._files import file_written_whole
 from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress, State, rough
 from heterofedsyn.engines.nvflare.task import (
     ANSWER,
@@ -194,10 +193,10 @@ class StudyController(Controller):  # type: ignore[misc]
 
     def _save(self, release: Release, folder: Path) -> None:
         rows = min(release.run.noisy_total, MOST_UNASKED) if self._rows is None else self._rows
-        made = release.save(folder / RELEASE, rows=rows, overwrite=True, safe_csv=self._safe_csv)
-        if self._result is not None:
-            with written_whole(self._result / RELEASE) as partial:
-                shutil.copytree(made, partial, dirs_exist_ok=True)
+        copies = [] if self._result is None else [self._result / RELEASE]
+        release.save(
+            folder / RELEASE, rows=rows, overwrite=True, safe_csv=self._safe_csv, copies=copies
+        )
 
     def _stop(self, message: str, wrong_use: bool, fl_ctx: FLContext) -> None:
         self._note(

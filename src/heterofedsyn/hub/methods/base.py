@@ -21,16 +21,7 @@ from heterofedsyn.protocol import Plan
 from heterofedsyn.schema import Clique, Domain, Schema
 from heterofedsyn.synthesis import SYNTHESIZERS, Gum, Synthesizer, Targets
 
-__all__ = [
-    "Later",
-    "Method",
-    "Model",
-    "Outcome",
-    "Setting",
-    "Value",
-    "build",
-    "settings_of",
-]
+__all__ = ["Later", "Method", "Model", "Outcome", "Setting", "Value", "build", "settings_of"]
 
 
 @dataclass(frozen=True)

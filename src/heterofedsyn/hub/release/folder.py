@@ -15,7 +15,7 @@ from heterofedsyn.errors import HeterofedsynError, ReleaseError, UsageError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.release import model_file, sampling
 from heterofedsyn.hub.release.run_record import RunRecord
-from heterofedsyn.hub.release.sound import check_measured, check_run, check_statement, check_total
+from heterofedsyn.hub.release.sound import check_model, check_run, check_statement
 from heterofedsyn.hub.release.statement import PrivacyStatement
 from heterofedsyn.schema import Schema
 
@@ -87,8 +87,7 @@ def read(place: Path) -> tuple[Schema, Model, PrivacyStatement, RunRecord, dict[
     def sound_run(data: bytes) -> RunRecord:
         run = _record(RunRecord, data, files.get("run.json"))
         check_run(run, privacy, schema.domain)
-        check_measured(run, (pair for targets in model.targets for pair in targets.pairs))
-        check_total(run, model.total)
+        check_model(run, model)
         return run
 
     files, schema, model = _part(place, "model", sound_model, _MOST_MODEL)

@@ -9,15 +9,13 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Iterable, Sized
-from typing import TYPE_CHECKING
 
 from heterofedsyn.errors import HeterofedsynError, ReleaseError
+from heterofedsyn.hub.methods.base import Model
+from heterofedsyn.hub.release.run_record import RunRecord
 from heterofedsyn.hub.release.statement import PrivacyStatement, SiteAccount
 from heterofedsyn.protocol import Plan
-from heterofedsyn.schema import Clique, Domain
-
-if TYPE_CHECKING:
-    from heterofedsyn.hub.release import RunRecord
+from heterofedsyn.schema import Domain
 
 LARGEST = 1e18
 """No count of anything comes near."""
@@ -73,23 +71,16 @@ def check_run(run: RunRecord, statement: PrivacyStatement, domain: Domain) -> No
     _check_differences(run, domain)
 
 
-def check_measured(run: RunRecord, measured: Iterable[Clique]) -> None:
-    """Refuse a record that names other measured pairs than the model holds.
+def check_model(run: RunRecord, model: Model) -> None:
+    """Refuse a record of another model: with other measured pairs, or another number of records.
 
     Raises:
-        ReleaseError: if they are not the same.
+        ReleaseError: saying which of the two it is.
     """
-    if {pair.attributes for pair in run.pairs if pair.measured} != {*measured}:
+    measured = {pair for targets in model.targets for pair in targets.pairs}
+    if {pair.attributes for pair in run.pairs if pair.measured} != measured:
         raise ReleaseError("pairs are not those that the model measured")
-
-
-def check_total(run: RunRecord, total: float) -> None:
-    """Refuse a record with another number of records than the model tells: so many are drawn.
-
-    Raises:
-        ReleaseError: if they are not the same.
-    """
-    wanted = max(1.0, total)
+    wanted = max(1.0, model.total)  # so many rows are drawn
     if not abs(run.noisy_total - wanted) <= 1 + _CLOSE * wanted:
         raise ReleaseError("noisy_total is not what the model tells")
 
