@@ -350,7 +350,11 @@ def test_json_has_everything(desk: Desk) -> None:
         (["--delta", "1"], 2, ["delta"]),
         (["--trust", "lokal"], 2, ["'lokal'", "did you mean 'local'"]),
         (["--conversion", "tihgt"], 2, ["'tihgt'"]),
-        (["--method", "fedprivsyn"], 2, ["only 'wavetree'", "'fedprivsyn'", "simulate"]),
+        (
+            ["--method", "local-merge", "--trust", "secure-aggregation"],
+            2,
+            ["'local-merge'", "every site's own answers", "trust 'local'"],
+        ),
         (["--method", "wavetre"], 2, ["'wavetre'", "did you mean 'wavetree'"]),
         (["--set", "scor=1"], 2, ["'scor'", "did you mean 'score'"]),
         (["--set", "score=2"], 2, ["score (2)"]),

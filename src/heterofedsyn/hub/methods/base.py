@@ -93,6 +93,24 @@ class Later:
     to: str | None = None
 
 
+class Mode(Protocol):
+    """How much a method attempts, where that is a choice."""
+
+    @property
+    def name(self) -> str:
+        """What statements call it."""
+        ...
+
+    @property
+    def needed(self) -> float:
+        """Groups per attribute from which it is chosen."""
+        ...
+
+    def groups(self, n: float) -> float:
+        """Groups per attribute that would stand out of the noise with so many rows."""
+        ...
+
+
 class Method(Protocol):
     """Decides what to ask and when to stop; a frozen dataclass of its settings."""
 
@@ -102,6 +120,8 @@ class Method(Protocol):
     """Needs all rows in one place (a central baseline): possible in a simulation only."""
     sums: ClassVar[bool]
     """Needs only sums over sites, so that secure aggregation may hide the rest."""
+    mode_names: ClassVar[tuple[str, ...]]
+    """The modes it may choose, the most ambitious first; none if it always attempts the same."""
 
     def encoding(self, schema: Schema) -> Schema:
         """The schema by which sites encode their rows: the public one, or one made from it."""
@@ -109,6 +129,18 @@ class Method(Protocol):
 
     def ahead(self, setting: Setting) -> tuple[Ask | Later, ...]:
         """All that `conduct` may ask: what is fixed in advance as it is, of the rest the most."""
+        ...
+
+    def ahead_of(self, setting: Setting, rows: float) -> tuple[Ask | Later, ...]:
+        """The same, if the sites have about so many rows; as much as `ahead` or more precise."""
+        ...
+
+    def modes(self, setting: Setting) -> Mapping[str, Mode]:
+        """All that could be attempted, whatever the number of rows."""
+        ...
+
+    def mode(self, setting: Setting, n: float) -> Mode | None:
+        """What is attempted with so many rows."""
         ...
 
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
@@ -121,6 +153,7 @@ class Federated(ABC):
 
     pools: ClassVar[bool] = False
     sums: ClassVar[bool] = True
+    mode_names: ClassVar[tuple[str, ...]] = ()
 
     def encoding(self, schema: Schema) -> Schema:
         """The public schema itself."""
@@ -138,6 +171,18 @@ class Federated(ABC):
         share = setting.budget.share(together(cost for _, cost in first.parts))
         left = setting.budget.part(max(0.0, 1.0 - share))
         return first, Later("later", (), None, None, left, None)
+
+    def ahead_of(self, setting: Setting, rows: float) -> tuple[Ask | Later, ...]:
+        """What is asked does not hang on the number of rows."""
+        return self.ahead(setting)
+
+    def modes(self, setting: Setting) -> Mapping[str, Mode]:
+        """There is no choice."""
+        return {}
+
+    def mode(self, setting: Setting, n: float) -> Mode | None:
+        """There is no choice."""
+        return None
 
 
 def build(kind: type[Any], settings: Mapping[str, Value]) -> Any:

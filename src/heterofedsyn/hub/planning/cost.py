@@ -1,0 +1,143 @@
+"""What a study takes beside privacy: bytes, seconds and memory; and whether it can be run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from heterofedsyn._words import count
+from heterofedsyn.errors import ProtocolError, UsageError
+from heterofedsyn.hub.methods.base import Later, Method, Setting
+from heterofedsyn.hub.replies import Agreed, Ask, make_query
+from heterofedsyn.marginals.statistics import Haar, kind_of
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.trust import SecureAggregation
+from heterofedsyn.protocol import Part, Plan
+from heterofedsyn.protocol.limits import MOST_PARTS, MOST_QUERY_BYTES, check_query
+from heterofedsyn.schema import Clique, Domain, Schema
+
+NOISE_SECONDS = 25e-6
+"""For one integer of OpenDP's noise."""
+
+COUNT_SECONDS = 1.2e-9
+"""For one row in one table, on one core; measured 0.7 to 1.2. Reading the rows is not in it."""
+
+ANY_ROWS = 1e9
+"""For questions whose size does not hang on the number of rows."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One release: what a site would add to every integer, and what that means for the sum."""
+
+    kind: str
+    attributes: Clique
+    level: int | None
+    sensitivity: float
+    site_sigma: float
+    sum_sigma: float
+    rho: float
+    integers: int
+
+    @classmethod
+    def of(cls, part: Part, domain: Domain, plan: Plan, budget: Budget) -> Planned:
+        """A release as everyone can compute it from the query."""
+        agreed = Agreed.of(part, domain, plan, budget)
+        root = math.sqrt(len(plan.sites))
+        # Under secure aggregation what is agreed on is the noise of the sum.
+        summed = isinstance(plan.trust_model, SecureAggregation)
+        statistic = part.statistic
+        return cls(
+            kind=kind_of(statistic),
+            attributes=statistic.attributes,
+            level=statistic.level if isinstance(statistic, Haar) else None,
+            sensitivity=agreed.sensitivity,
+            site_sigma=agreed.sigma / root if summed else agreed.sigma,
+            sum_sigma=agreed.sigma if summed else agreed.sigma * root,
+            rho=agreed.rho,
+            integers=agreed.integers,
+        )
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a stage takes, beyond what a program takes that does nothing.
+
+    Attributes:
+        received: bytes of answers at the hub, of all sites.
+        site_seconds: at one site with its share of the rows: noise and counting on one core.
+        site_memory: bytes, beside the rows.
+        hub_memory: bytes, of which those of earlier stages are kept.
+    """
+
+    received: int
+    site_seconds: float
+    site_memory: int
+    hub_memory: int
+
+    @classmethod
+    def of(cls, sites: int, rows: int, releases: int, integers: int, sent: int) -> Effort:
+        """Of a stage with so many releases and integers, and answers of so many bytes."""
+        counting = COUNT_SECONDS * releases * rows / sites
+        return cls(
+            received=sites * sent,
+            site_seconds=NOISE_SECONDS * integers + counting,
+            # Exact, noise, their sum and the message, 8 bytes each; counting needs four of each.
+            site_memory=8 * integers * 8,
+            # The bytes of every site are kept and added up; tables are fitted in some ten copies.
+            hub_memory=8 * integers * (2 * sites + 10),
+        )
+
+
+def check_feasible(schema: Schema, plan: Plan, method: Method) -> None:
+    """Refuse a study that would fail after its first rounds were paid for.
+
+    Args:
+        schema: the one by which sites encode.
+
+    Raises:
+        UsageError: naming the widest column, or what else is too much.
+    """
+    if not method.sums and plan.trust != "local":
+        raise UsageError(
+            f"method {method.name!r} needs every site's own answers; use trust 'local'"
+        )
+    budget = plan.budget
+    setting = Setting(schema, budget, plan.trust_model, plan.sites, plan.seed, plan.rows_per_unit)
+    for part in method.ahead_of(setting, ANY_ROWS):
+        try:
+            if isinstance(part, Ask):
+                check_query(make_query(part, plan, budget, plan.fingerprint, 0), setting.domain)
+            else:
+                _check_later(part, schema)
+        except ProtocolError as error:
+            widest = max(schema.columns, key=lambda column: column.size)
+            raise UsageError(
+                f"method {method.name!r} would ask for more than sites answer: {error} (column "
+                f"{widest.name!r} has {count(widest.size, 'value')})"
+            ) from None
+
+
+def _check_later(later: Later, schema: Schema) -> None:
+    """Refuse what no site answers, whatever the noisy answers before it will be."""
+    releases = later.releases if later.rounds == 1 else None
+    if releases is not None and releases > MOST_PARTS:
+        raise ProtocolError(
+            f"query {later.label!r} may have {releases:,} parts, more than {MOST_PARTS:,}; take "
+            "fewer columns"
+        )
+    if releases and later.kinds == ("grouped",):
+        # Every pair on a grid comes with a group number, of a byte at least, for each value.
+        maps = sorted((column.size for column in schema.columns), reverse=True)
+        least = _least_maps(maps, releases)
+        if least > MOST_QUERY_BYTES:
+            raise ProtocolError(
+                f"query {later.label!r} may have {least:,} bytes, more than "
+                f"{MOST_QUERY_BYTES:,}; take fewer bins"
+            )
+
+
+def _least_maps(sizes: list[int], pairs: int) -> int:
+    """Values in so many of the widest pairs."""
+    sums = [one + other for place, one in enumerate(sizes) for other in sizes[place + 1 :]]
+    return sum(sorted(sums, reverse=True)[:pairs])
