@@ -12,6 +12,7 @@ from heterofedsyn.hub.methods.fedprivsyn import NO_PAIR, ONE_ATTRIBUTE
 from heterofedsyn.hub.methods.stages import (
     ask_one_ways,
     check_share,
+    fitting,
     later_pairs,
     measured,
     one_ways,
@@ -63,7 +64,8 @@ class PrivSyn(Federated):
             pair: max(0.0, float(noisy.values[0]) / UNITS_PER_COUNT)
             for pair, noisy in zip(pairs, round_.totals(), strict=True)
         }
-        chosen = greedy(scores, setting.domain, Budget(third.rho / setting.rows_per_unit**2))
+        alone = Budget(third.rho / setting.rows_per_unit**2)
+        chosen = fitting(setting.domain, greedy(scores, setting.domain, alone))
         frequencies = {pair: score / targets.total for pair, score in scores.items()}
         if not chosen:
             return Outcome(Model(self.synthesizer, (targets,)), frequencies, (NO_PAIR,))

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 8
 """Columns that are told one by one that they are too wide."""
 
-LARGE_MEMORY = 4 * 2**30
-
 
 def advice(
     schema: Schema,

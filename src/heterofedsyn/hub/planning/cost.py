@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -13,7 +14,12 @@ from heterofedsyn.marginals.statistics import Haar, kind_of
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Part, Plan
-from heterofedsyn.protocol.limits import MOST_PARTS, MOST_QUERY_BYTES, check_query
+from heterofedsyn.protocol.limits import (
+    BYTES_OF_A_PART,
+    MOST_PARTS,
+    MOST_QUERY_BYTES,
+    check_query,
+)
 from heterofedsyn.schema import Clique, Domain, Schema
 
 NOISE_SECONDS = 25e-6
@@ -21,6 +27,9 @@ NOISE_SECONDS = 25e-6
 
 COUNT_SECONDS = 1.2e-9
 """For one row in one table, on one core; measured 0.7 to 1.2. Reading the rows is not in it."""
+
+MOST_HUB_MEMORY = 2**35
+"""Bytes; a study that surely needs more is none that anybody could finish."""
 
 ANY_ROWS = 1e9
 """For questions whose size does not hang on the number of rows."""
@@ -104,10 +113,13 @@ def check_feasible(schema: Schema, plan: Plan, method: Method) -> None:
         )
     budget = plan.budget
     setting = Setting(schema, budget, plan.trust_model, plan.sites, plan.seed, plan.rows_per_unit)
+    integers = 0
     for part in method.ahead_of(setting, ANY_ROWS):
         try:
             if isinstance(part, Ask):
                 check_query(make_query(part, plan, budget, plan.fingerprint, 0), setting.domain)
+                integers += sum(s.integers(setting.domain) for s, _ in part.parts)
+                _check_memory(integers, len(plan.sites))
             else:
                 _check_later(part, schema)
         except ProtocolError as error:
@@ -116,6 +128,15 @@ def check_feasible(schema: Schema, plan: Plan, method: Method) -> None:
                 f"method {method.name!r} would ask for more than sites answer: {error} (column "
                 f"{widest.name!r} has {count(widest.size, 'value')})"
             ) from None
+
+
+def _check_memory(integers: int, sites: int) -> None:
+    needed = Effort.of(sites, 0, 0, integers, 0).hub_memory
+    if needed > MOST_HUB_MEMORY:
+        raise ProtocolError(
+            f"{integers:,} integers from {count(sites, 'site')} need {needed / 2**30:,.0f} GiB at "
+            f"the hub, more than {MOST_HUB_MEMORY >> 30}; take fewer bins"
+        )
 
 
 def _check_later(later: Later, schema: Schema) -> None:
@@ -127,17 +148,12 @@ def _check_later(later: Later, schema: Schema) -> None:
             "fewer columns"
         )
     if releases and later.kinds == ("grouped",):
-        # Every pair on a grid comes with a group number, of a byte at least, for each value.
-        maps = sorted((column.size for column in schema.columns), reverse=True)
-        least = _least_maps(maps, releases)
-        if least > MOST_QUERY_BYTES:
+        # A pair on a grid comes with a group number, of a byte at least, for each of its values.
+        pairs = itertools.combinations([column.size for column in schema.columns], 2)
+        lengths = sorted((one + other for one, other in pairs), reverse=True)[:releases]
+        length = sum(lengths) + BYTES_OF_A_PART * len(lengths)
+        if length > MOST_QUERY_BYTES:
             raise ProtocolError(
-                f"query {later.label!r} may have {least:,} bytes, more than "
+                f"query {later.label!r} may have {length:,} bytes, more than "
                 f"{MOST_QUERY_BYTES:,}; take fewer bins"
             )
-
-
-def _least_maps(sizes: list[int], pairs: int) -> int:
-    """Values in so many of the widest pairs."""
-    sums = [one + other for place, one in enumerate(sizes) for other in sizes[place + 1 :]]
-    return sum(sorted(sums, reverse=True)[:pairs])

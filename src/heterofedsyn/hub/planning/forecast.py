@@ -6,8 +6,7 @@ on invented tables with exactly that noise (see `dryrun`).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,17 +15,17 @@ import numpy as np
 
 from heterofedsyn.errors import PrivacyRefusal, UsageError
 from heterofedsyn.hub.methods.base import Later, Method, Setting
-from heterofedsyn.hub.methods.wavetree import waved
 from heterofedsyn.hub.planning.advice import advice
+from heterofedsyn.hub.planning.columns import ColumnForecast, column_forecasts
 from heterofedsyn.hub.planning.cost import Effort, Planned, check_feasible
 from heterofedsyn.hub.planning.dryrun import DryRuns, Finding
 from heterofedsyn.hub.planning.modes import MOST_PLANNED, Threshold, chances, thresholds
 from heterofedsyn.hub.planning.preview import Weight
 from heterofedsyn.hub.replies import Ask
-from heterofedsyn.marginals.statistics import Grouped, Statistic, haar_levels
+from heterofedsyn.marginals.statistics import Grouped, Statistic
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.protocol import Part, Plan
-from heterofedsyn.schema import Column, Schema
+from heterofedsyn.schema import Schema
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Budgets to compare."""
@@ -39,6 +38,8 @@ HIGH = 1.25
 
 SPAN = 4.0
 """The most by which the ends of a range differ."""
+
+SEEDED = "what is asked hangs on a seed that each study draws: this is one of many draws"
 
 
 @dataclass(frozen=True)
@@ -63,33 +64,6 @@ class Stage:
     usual_releases: float
     usual_integers: float
     effort: Effort | None
-
-
-@dataclass(frozen=True)
-class ColumnForecast:
-    """What would be known of one column.
-
-    Attributes:
-        values: codes, an added one for the minimum included.
-        way: `flat` counts, or `haar` differences from the root to single values.
-        sum_sigma: noise on the sum over sites, of the first and of the last of its releases.
-        noise: on the count of one value, before anything is smoothed.
-        typical: rows per value.
-        groups: in measured pairs, on average over dry runs; None if it was in none.
-        one_way: expected total variation.
-        enough: how many bins (or values) the budget can tell apart, if fewer than there are; 1 is
-            none.
-    """
-
-    name: str
-    values: int
-    way: str
-    sum_sigma: tuple[float, float]
-    noise: float
-    typical: float
-    groups: float | None
-    one_way: float | None
-    enough: int | None
 
 
 @dataclass(frozen=True)
@@ -170,7 +144,9 @@ def forecast(
     check_feasible(draft.setting.schema, plan, method)
     findings = draft.findings()
     stages, outlook = draft.stages(findings), draft.outlook(findings)
-    columns = draft.columns(stages, findings)
+    columns = column_forecasts(
+        draft.setting.schema, rows, [part for stage in stages for part in stage.parts], findings
+    )
     told = thresholds(method, draft.setting, rows, plan.delta, plan.conversion)
     return Forecast(
         method=method.name,
@@ -190,8 +166,9 @@ def forecast(
             for epsilon in sorted({*epsilons, plan.epsilon})
         ),
         thresholds=told,
-        advice=tuple(
-            advice(schema, plan, method, rows, outlook, columns, told, draft.total_sigma(stages))
+        advice=(
+            *([SEEDED] if draft.seed_decides() else []),
+            *advice(schema, plan, method, rows, outlook, columns, told, draft.total_sigma(stages)),
         ),
     )
 
@@ -230,6 +207,16 @@ class _Draft:
         except PrivacyRefusal:
             rho = plan.budget.rho
             return Outlook(epsilon, rho, "refused", {}, None, 0, 0.0, None, None, None, 0)
+
+    def seed_decides(self) -> bool:
+        """Whether another seed of the study would lead to other questions."""
+        draws = {
+            tuple(statistic.attributes for statistic, _ in part.parts)
+            for seed in range(8)
+            for part in self.method.ahead(replace(self.setting, seed=seed))[-1:]
+            if isinstance(part, Ask)
+        }
+        return len(draws) > 1
 
     # STAGES
 
@@ -332,85 +319,6 @@ class _Draft:
             two_way=_range(one_way, loose, close) if loose or close else None,
             runs=len(findings),
         )
-
-    # COLUMNS
-
-    def columns(
-        self, stages: Sequence[Stage], findings: Sequence[Finding]
-    ) -> tuple[ColumnForecast, ...]:
-        """What would be known of each column."""
-        parts: dict[str, list[Planned]] = {name: [] for name in self.setting.domain.names}
-        for stage in stages:
-            for part in stage.parts:
-                if len(part.attributes) == 1:
-                    parts[part.attributes[0]].append(part)
-        prices = {name: sum(1 / p.sum_sigma**2 for p in own) for name, own in parts.items()}
-        growth = _growth(prices, self.setting.schema)
-        return tuple(
-            self._column(column, parts[column.name], findings, growth)
-            for column in self.setting.schema.columns
-        )
-
-    def _column(
-        self, column: Column, parts: list[Planned], findings: Sequence[Finding], growth: float
-    ) -> ColumnForecast:
-        errors = [finding.errors[column.name] for finding in findings]
-        groups = [f.groups[column.name] for f in findings if column.name in f.groups]
-        sigmas, haar = [part.sum_sigma for part in parts], parts[0].level is not None
-        typical = self.rows / column.size
-        noise = value_noise(sigmas, haar=haar)
-        enough = None
-        if noise > typical and column.size > 1:
-            enough = self._enough(column, sigmas, growth, haar=haar)
-        return ColumnForecast(
-            name=column.name,
-            values=column.size,
-            way="haar" if haar else "flat",
-            sum_sigma=(sigmas[0], sigmas[-1]),
-            noise=noise,
-            typical=typical,
-            groups=float(np.mean(groups)) if groups else None,
-            one_way=float(np.mean(errors)),
-            enough=enough,
-        )
-
-    def _enough(self, column: Column, sigmas: Sequence[float], growth: float, *, haar: bool) -> int:
-        """The most values at which the noise on one is not larger than its share of the rows."""
-        # A column's share goes with a power of its size, and its levels keep their proportions.
-        prices = [1 / sigma**2 for sigma in sigmas]
-        whole = sum(c.size**growth for c in self.setting.schema.columns)
-        others = whole - column.size**growth
-        unit = sum(prices) * whole / column.size**growth
-        for size in range(min(column.size - 1, 1_000), 1, -1):
-            price = unit * size**growth / (others + size**growth)
-            levels = haar_levels(size) if haar and waved(column.ordered, size) else 1
-            kept = prices[:levels]
-            noise = value_noise(
-                [math.sqrt(sum(kept) / (part * price)) for part in kept], haar=levels > 1
-            )
-            if noise <= self.rows / size:
-                step = int(10 ** max(0, len(str(size)) - 2))
-                return size // step * step
-        return 1
-
-
-def _growth(prices: Mapping[str, float], schema: Schema) -> float:
-    """With which power of its size a column's share of the budget grows, as planned."""
-    ends = sorted(schema.columns, key=lambda column: column.size)
-    narrow, wide = ends[0], ends[-1]
-    if narrow.size == wide.size:
-        return 0.5
-    return math.log(prices[wide.name] / prices[narrow.name]) / math.log(wide.size / narrow.size)
-
-
-def value_noise(sigmas: Sequence[float], *, haar: bool) -> float:
-    """The noise on the count of one value, from that on its releases.
-
-    A value is half the sum or difference of a node and its Haar difference, and so on upwards.
-    """
-    if not haar:
-        return sigmas[0]
-    return math.sqrt(sum((sigma / 2**step) ** 2 for step, sigma in enumerate(reversed(sigmas), 1)))
 
 
 def _range(one_way: float, loose: Sequence[float], close: Sequence[float]) -> tuple[float, float]:
