@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from heterofedsyn.hub.methods.base import Method
+from heterofedsyn.hub.planning.columns import ColumnForecast
 from heterofedsyn.hub.planning.modes import Threshold
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.trust import SecureAggregation
@@ -14,7 +15,7 @@ from heterofedsyn.protocol import Plan
 from heterofedsyn.schema import CategoricalColumn, Schema
 
 if TYPE_CHECKING:
-    from heterofedsyn.hub.planning.forecast import ColumnForecast, Outlook
+    from heterofedsyn.hub.planning.forecast import Outlook
 
 MOST_COLUMNS = 8
 """Columns that are told one by one that they are too wide."""

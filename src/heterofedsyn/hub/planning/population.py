@@ -160,7 +160,8 @@ def by_class(shares: Floats, strength: float) -> Floats:
     high = np.minimum(edges[None, 1:], stretch[1:, None])
     within = np.maximum(high - low, 0) * CLASSES
     mixed = (1 - strength) * shares + strength * within
-    return mixed / mixed.sum(axis=1, keepdims=True)
+    scaled: Floats = mixed / mixed.sum(axis=1, keepdims=True)
+    return scaled
 
 
 def usual_shapes(column: Column) -> list[str]:
