@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,20 @@ import numpy as np
 import pytest
 
 from heterofedsyn.bench.benchmark_tables import real_table
+from heterofedsyn.errors import UsageError
 from heterofedsyn.evaluation import total_variation
+from heterofedsyn.hub import make_method
+from heterofedsyn.hub.methods import METHODS, stages
+from heterofedsyn.hub.methods.base import Method, Setting
 from heterofedsyn.hub.methods.wavetree import WaveTree
-from heterofedsyn.hub.planning.forecast import SPAN, Forecast, Stage, forecast, value_noise
-from heterofedsyn.marginals.statistics import haar_levels
+from heterofedsyn.hub.planning.columns import value_noise
+from heterofedsyn.hub.planning.cost import check_feasible
+from heterofedsyn.hub.planning.dryrun import DryRuns, converse
+from heterofedsyn.hub.planning.forecast import SPAN, Forecast, Stage, forecast
+from heterofedsyn.hub.planning.population import Invented, invent
+from heterofedsyn.marginals.statistics import Flat, Grouped, Total, haar_levels
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.protocol import Plan
+from heterofedsyn.protocol import Plan, limits
 from heterofedsyn.schema import (
     BooleanColumn,
     CategoricalColumn,
@@ -28,7 +37,7 @@ from heterofedsyn.schema import (
     encode,
 )
 from heterofedsyn.simulate import FederatedSynthesizer
-from heterofedsyn.simulate.run import RoundReport
+from heterofedsyn.simulate.run import RoundReport, site_names
 from heterofedsyn.simulate.synthesizer import name_sites
 from invented import Desk, names
 from support import categories, deal, dependent_table
@@ -53,15 +62,15 @@ def look(
     *,
     sites: int = 4,
     epsilons: tuple[float, ...] = (),
-    method: WaveTree | None = None,
+    method: Method | None = None,
     **terms: Any,
 ) -> Forecast:
     """A forecast with usual terms unless others are given."""
     method = method or WaveTree()
     plan = Plan(
         schema=method.encoding(schema).fingerprint,
-        sites=tuple(f"site-{number}" for number in range(1, sites + 1)),
-        method="wavetree",
+        sites=site_names(method, [f"site-{number}" for number in range(1, sites + 1)]),
+        method=method.name,
         seed=0,
         **{"epsilon": 1.0, "delta": 1e-9, **terms},
     )
@@ -138,9 +147,68 @@ def test_noise_and_bytes_are_those_of_the_study(
 
 
 def check_most(stage: Stage, integers: list[int], sent: int) -> None:
-    assert len(integers) <= stage.releases
-    assert sum(integers) <= stage.integers
-    assert sent <= stage.bytes
+    assert len(integers) <= (stage.releases or 0)
+    assert sum(integers) <= (stage.integers or 0)
+    assert sent <= (stage.bytes or 0)
+
+
+@pytest.mark.parametrize("trust", ["local", "secure-aggregation"])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_study_of_any_method_asks_what_its_plan_says(name: str, trust: str) -> None:
+    method = make_method(name)
+    if trust != "local" and not method.sums:
+        with pytest.raises(UsageError, match="every site's own answers"):
+            look(method=method, trust=trust)
+        return
+    planned = look(rows=4_000, method=method, trust=trust)
+    assert planned.method == name
+    table = dependent_table(method.encoding(CLINIC).domain, 4_000)
+    ran, _ = study(CLINIC, table, 1 if method.pools else 4, method=name, trust=trust, noise_seed=3)
+    account = ran.release.privacy.sites[0]
+    stages = {stage.label: stage for stage in planned.stages}
+    seed_decides = name == "randmarg"
+    for label in {charge.label for charge in account.charges}:
+        parts = [
+            part for charge in account.charges if charge.label == label for part in charge.parts
+        ]
+        stage = stages[label]
+        assert stage.releases is not None
+        assert stage.integers is not None
+        if seed_decides and label == "pairs":
+            continue
+        assert len(parts) <= stage.releases
+        assert sum(part.integers for part in parts) <= stage.integers
+        if stage.fixed:
+            for part, told in zip(parts, stage.parts, strict=True):
+                assert (part.kind, part.attributes) == (told.kind, told.attributes)
+                assert (part.integers, part.rho) == (told.integers, told.rho)
+                sigma = told.site_sigma if trust == "local" else told.sum_sigma
+                assert math.isclose(part.sigma, sigma, rel_tol=1e-12)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_dry_runs_ask_what_is_planned_with_the_noise_of_all_sites(name: str) -> None:
+    method = make_method(name)
+    sites = ("pooled",) if method.pools else ("site-1", "site-2", "site-3")
+    encoding = method.encoding(CLINIC)
+    plan = Plan(
+        schema=encoding.fingerprint, epsilon=1.0, delta=1e-9, sites=sites, method=name, seed=0
+    )
+    setting = Setting(encoding, plan.budget, plan.trust_model, sites, 0)
+    for finding in DryRuns(CLINIC, plan, method, setting, 3_000, seed=0, thorough=False).run():
+        assert {*finding.errors} == {*CLINIC.domain.names}
+        assert math.fsum(
+            part.rho
+            for round_ in finding.rounds
+            if round_.query.to in (None, "site-1")
+            for part in round_.answers[0].parts
+        ) <= plan.budget.rho * (1 + 1e-9)
+        for round_ in finding.rounds:
+            (answer,) = round_.answers
+            asked = 1 if round_.query.to is not None else len(sites)
+            for part, noisy in zip(answer.parts, round_.totals(), strict=True):
+                alone = part.sensitivity / math.sqrt(2 * part.rho)
+                assert math.isclose(noisy.variance, asked * alone**2, rel_tol=1e-6)
 
 
 @pytest.mark.quick
@@ -163,6 +231,106 @@ def test_noise_on_a_value_is_that_of_the_plain_inverse_transform() -> None:
         masses = masses.reshape(20_000, -1)
     assert math.isclose(masses.std(), value_noise(sigmas, haar=True), rel_tol=0.02)
     assert value_noise([7.0], haar=False) == 7.0
+
+
+# INVENTED TABLES
+
+
+def test_invented_tables_tell_one_story_whatever_is_asked() -> None:
+    """A pair's counts add up to those of its columns, as far as rounding to whole rows allows."""
+    encoding = WaveTree().encoding(CLINIC)
+    for rows in (50, 40_000, 10**12):
+        for likeness in invent(encoding, 3, seed=1):
+            population = likeness.draw(rows, np.random.default_rng(0))
+            counts = Invented(population, np.random.default_rng(1))
+            assert Total().exact(counts).values.tolist() == [rows]
+            shape = encoding.domain.shape(("age", "cost"))
+            joint = Flat(("age", "cost")).exact(counts).values.reshape(shape)
+            for axis, name in enumerate(("age", "cost")):
+                single = Flat((name,)).exact(counts).values
+                assert single.sum() == rows
+                off = np.abs(joint.sum(axis=1 - axis) - single)
+                assert off.max() <= 0.1 * math.sqrt(rows) * 4 + joint.shape[1 - axis]
+            fold = (tuple(code // 9 for code in range(41)), tuple(code // 9 for code in range(32)))
+            merged = Grouped(("age", "cost"), fold).exact(counts).values
+            assert abs(int(merged.sum()) - rows) <= 0.1 * math.sqrt(rows) * 4 + merged.size
+
+
+def test_tied_columns_depend_on_each_other_and_others_do_not() -> None:
+    schema = categories(6, 6, 6, 6)
+    rows = 10**6
+    for likeness in invent(schema, 8, seed=2):
+        counts = Invented(likeness.draw(rows, np.random.default_rng(0)), np.random.default_rng(1))
+        for pair in schema.domain.pairs():
+            joint = Flat(pair).exact(counts).values.reshape(6, 6) / rows
+            apart = np.abs(joint - np.outer(joint.sum(axis=1), joint.sum(axis=0))).sum() / 2
+            assert (apart > 0.1) == likeness.tied.issuperset(pair)
+
+
+# WHAT DOES NOT FIT
+
+TOO_WIDE = {
+    "pair": Schema(
+        (IntegerColumn("a", 0, 19_999, bins=20_000), IntegerColumn("b", 0, 999, bins=1_000))
+    ),
+    "many": Schema(
+        tuple(CategoricalColumn(f"c{i}", tuple(map(str, range(10_000)))) for i in range(48))
+    ),
+    "levels": Schema(
+        tuple(IntegerColumn(f"n{i}", 0, 65_000, bins=65_001) for i in range(36)),
+    ),
+    "long": Schema(
+        (IntegerColumn("a", 0, 59_999, bins=60_000), CategoricalColumn("b", tuple("xyz")))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("schema", TOO_WIDE.values(), ids=TOO_WIDE)
+def test_a_study_is_refused_when_it_is_made_or_never_for_its_size(
+    name: str, schema: Schema
+) -> None:
+    method = make_method(name)
+    encoding = method.encoding(schema)
+    sites = ("pooled",) if method.pools else ("site-1", "site-2")
+    plan = Plan(
+        schema=encoding.fingerprint, epsilon=5.0, delta=1e-9, sites=sites, method=name, seed=0
+    )
+    setting = Setting(encoding, plan.budget, plan.trust_model, sites, 0)
+    refusal = ""
+    try:
+        check_feasible(encoding, plan, method)
+    except UsageError as error:
+        refusal = str(error)
+    if refusal:
+        assert re.search(r"fewer (bins|columns|pairs).*column '\w+' has [\d,]+ values", refusal)
+        with pytest.raises(UsageError, match="more than sites answer"):
+            FederatedSynthesizer(schema, epsilon=5.0, delta=1e-9, method=name)
+        return
+    (likeness,) = invent(encoding, 1, seed=0)
+    table = Invented(likeness.draw(5_000, np.random.default_rng(0)), np.random.default_rng(1))
+    counts = dict.fromkeys(("sum", *sites), table)
+    outcome, rounds = converse(method, setting, plan, counts, np.random.default_rng(2))
+    assert rounds
+    assert outcome.model.targets
+
+
+@pytest.mark.parametrize("name", ["fedprivsyn", "adafedprivsyn", "privsyn", "local-merge"])
+def test_pairs_that_no_answer_has_room_for_are_not_asked(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit of its own size would need minutes: it is lowered for hub and method alike."""
+    for module in (limits, stages):
+        monkeypatch.setattr(module, "MOST_INTEGERS", 500)
+    schema = categories(15, 15, 15, 15, 15)
+    table = dependent_table(schema.domain, 40_000)
+    ran, _ = study(schema, table, 1, epsilon=50.0, method=name)
+    asked = [
+        sum(part.integers for part in charge.parts)
+        for account in ran.release.privacy.sites
+        for charge in account.charges
+    ]
+    assert 225 < max(asked) <= 500
 
 
 # MODES
@@ -339,6 +507,48 @@ def test_json_has_everything(desk: Desk) -> None:
     assert told["advice"]
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_a_plan_of_the_same_shape(desk: Desk, method: str) -> None:
+    assert desk.run("plan", *TERMS, "--method", method, "--json") == 0
+    told = json.loads(desk.out)
+    assert {*told} >= {
+        *("rows", "sites", "trust", "epsilon", "delta", "conversion", "rho", "rows_per_unit"),
+        *("stages", "columns", "outlook", "others", "thresholds", "advice", "method"),
+    }
+    for stage in told["stages"]:
+        assert {*stage} >= {
+            *("label", "fixed", "releases", "integers", "rho", "bytes", "parts", "effort")
+        }
+        effort = stage["effort"]
+        assert effort["received"] == told["sites"] * stage["bytes"]
+        assert effort["site_seconds"] >= 25e-6 * stage["integers"]
+        assert min(effort["site_memory"], effort["hub_memory"]) >= 8 * stage["integers"]
+    for outlook in told["others"]:
+        assert outlook["runs"] >= 2
+        assert (outlook["mode"] is not None) == (method == "wavetree")
+        assert 0 <= outlook["one_way"] <= outlook["two_way"][0] <= outlook["two_way"][1] <= 1
+    assert bool(told["thresholds"]) == (method == "wavetree")
+    assert desk.run("plan", *TERMS, "--method", method) == 0
+    assert "on invented tables" in desk.out
+
+
+def test_nothing_is_read_for_a_study_that_no_site_would_answer(desk: Desk) -> None:
+    wide = "\n".join(
+        f'[[columns]]\nname = "{name}"\ntype = "integer"\nmin = 0\nmax = 29999\nbins = 30000'
+        for name in "ab"
+    )
+    desk.write("wide.toml", wide)
+    terms = ("--schema", "wide.toml", "--epsilon", "1", "--delta", "1e-9", "--method", "fedprivsyn")
+    words = ("'fedprivsyn'", "cells", "fewer bins", "column 'a' has 30,000 values")
+    desk.run("plan", *terms, "--rows", "1000")
+    desk.refused(2, *words)
+    desk.run("simulate", *terms, "--data", "not-there.csv", "--out", "release")
+    desk.refused(2, *words)
+    desk.run("study", "new", *terms, "--site", "one", "--out", "study.toml")
+    desk.refused(2, *words)
+    assert not (desk.folder / "study.toml").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -351,7 +561,11 @@ def test_json_has_everything(desk: Desk) -> None:
         (["--delta", "1"], 2, ["delta"]),
         (["--trust", "lokal"], 2, ["'lokal'", "did you mean 'local'"]),
         (["--conversion", "tihgt"], 2, ["'tihgt'"]),
-        (["--method", "fedprivsyn"], 2, ["only 'wavetree'", "'fedprivsyn'", "simulate"]),
+        (
+            ["--method", "local-merge", "--trust", "secure-aggregation"],
+            2,
+            ["'local-merge'", "every site's own answers", "trust 'local'"],
+        ),
         (["--method", "wavetre"], 2, ["'wavetre'", "did you mean 'wavetree'"]),
         (["--set", "scor=1"], 2, ["'scor'", "did you mean 'score'"]),
         (["--set", "score=2"], 2, ["score (2)"]),
@@ -375,6 +589,23 @@ def test_the_command_refuses_in_one_line(
 # ACCURACY
 
 
+def measured(folder: Path, name: str, seeds: int, **terms: Any) -> tuple[float, float]:
+    """The mean 1-way and 2-way error of studies that were really run."""
+    schema, real = real_table(folder, name)
+    files = [folder / name / f"{part}.csv" for part in ("train", "val")]
+    told = []
+    for seed in range(seeds):
+        synthesizer = FederatedSynthesizer(schema, noise_seed=seed, **terms)
+        tables = synthesizer.split(synthesizer.encode(files), 5, "uniform")
+        synthesizer.fit_encoded(name_sites(tables))
+        made = encode(schema, synthesizer.sample(seed=seed).to_batches()).table
+        told.append(total_variation(real, made))
+    return (
+        float(np.mean([error.one_way for error in told])),
+        float(np.mean([error.two_way for error in told])),
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
 @pytest.mark.parametrize("name", ["adult", "insurance", "abalone", "shoppers", "obesity"])
@@ -388,17 +619,27 @@ def test_expected_errors_hold_on_public_tables(
     terms: dict[str, Any] = {"epsilon": epsilon, "delta": 1e-10, "trust": trust}
     terms["conversion"] = "paper"
     found = look(schema, real.rows, sites=5, **terms)
-    measured = []
-    for seed in range(5):
-        synthesizer = FederatedSynthesizer(schema, noise_seed=seed, **terms)
-        files = [data_folder / name / f"{part}.csv" for part in ("train", "val")]
-        tables = synthesizer.split(synthesizer.encode(files), 5, "uniform")
-        synthesizer.fit_encoded(name_sites(tables))
-        made = encode(schema, synthesizer.sample(seed=seed).to_batches()).table
-        told = total_variation(real, made)
-        measured.append((told.one_way, told.two_way))
-    one_way, two_way = np.mean(measured, axis=0)
+    one_way, two_way = measured(data_folder, name, 5, **terms)
     expected, low, high = errors(found)
+    print(f"1-way {expected:.4f} / {one_way:.4f}, 2-way {low:.3f} to {high:.3f} / {two_way:.3f}")
+    assert one_way / 1.5 <= expected <= one_way * 1.5
+    assert low <= two_way <= high
+    assert high <= SPAN * low * (1 + 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["insurance", "obesity", "abalone"])
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "wavetree"])
+def test_expected_errors_of_other_methods_hold_on_public_tables(
+    data_folder: Path, name: str, method: str
+) -> None:
+    """Nothing was fitted to these: shapes and ranges are those of wavetree."""
+    schema, real = real_table(data_folder, name)
+    terms: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-10, "conversion": "paper"}
+    expected, low, high = errors(
+        look(schema, real.rows, sites=5, method=make_method(method), **terms)
+    )
+    one_way, two_way = measured(data_folder, name, 3, method=method, **terms)
     print(f"1-way {expected:.4f} / {one_way:.4f}, 2-way {low:.3f} to {high:.3f} / {two_way:.3f}")
     assert one_way / 1.5 <= expected <= one_way * 1.5
     assert low <= two_way <= high

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -438,3 +439,16 @@ def test_no_normal_pair_is_seen_in_noise() -> None:
         for _ in range(200)
     ]
     assert sum(base is not None for base in found) < 0.046 * 200 + 4 * math.sqrt(200 * 0.044)
+
+
+def test_where_every_value_is_a_group_rows_keep_their_codes_and_memory_stays_small() -> None:
+    rng = np.random.default_rng(3)
+    size = 4_096
+    codes = rng.integers(0, size, (2, 500)).astype(np.uint16)
+    own = np.arange(size)
+    tracemalloc.start()
+    columns = refine(codes, [own, own], [rng.random(size) * 9] * 2, {0: False}, rng)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.array_equal(np.stack(columns), codes)
+    assert peak < 8 * size * size / 100

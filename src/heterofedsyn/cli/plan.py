@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,7 +35,7 @@ def plan(
     trust: TrustModel = "local",
     conversion: ConversionName = "tight",
     method: Annotated[
-        str, typer.Option(metavar="NAME", help="Only wavetree can be planned so far.")
+        str, typer.Option(metavar="NAME", help="How to synthesize; see `simulate --help`.")
     ] = "wavetree",
     setting: Settings = None,
     max_rows_per_unit: Annotated[
@@ -42,27 +43,22 @@ def plan(
     ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Foretell noise, bytes and error of a study; costs nothing.
+    """Foretell noise, error, bytes, time and memory of a study; costs nothing.
 
     Reads the schema and nothing else: no data, no ledger. Noise is exact; errors are expected
-    ones, from studies on invented columns.
+    ones, from dry runs of the method on invented tables.
     """
     from dataclasses import asdict
 
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.methods.base import settings_of
-    from heterofedsyn.hub.methods.wavetree import WaveTree
     from heterofedsyn.hub.planning.forecast import forecast
     from heterofedsyn.protocol import Plan
     from heterofedsyn.schema import Schema
+    from heterofedsyn.simulate.run import site_names
     from heterofedsyn.simulate.split import MOST_SITES
 
     chosen = make_method(method, read_settings(setting))
-    if not isinstance(chosen, WaveTree):
-        raise UsageError(
-            f"only 'wavetree' can be planned, not {method!r}: what other methods measure depends "
-            "on the answers; `simulate` on a public table of the same shape tells"
-        )
     if not 1 <= sites <= MOST_SITES:
         raise UsageError(f"sites ({sites}) must be in 1..{MOST_SITES}")
     public = Schema.load(schema)
@@ -72,50 +68,29 @@ def plan(
         delta=delta,
         conversion=conversion,
         trust=trust,
-        sites=tuple(f"site-{number}" for number in range(1, sites + 1)),
+        sites=site_names(chosen, [f"site-{number}" for number in range(1, sites + 1)]),
         unit="person" if max_rows_per_unit != 1 else None,
         rows_per_unit=max_rows_per_unit,
         method=method,
         settings=settings_of(chosen),
         seed=0,
     )
-    found = forecast(public, terms, chosen, rows)
+    told = forecast(public, terms, chosen, rows)
     if as_json:
-        say_json(asdict(found))
+        say_json(asdict(told))
     else:
-        _show(found)
+        _show(told)
 
 
-def _show(found: Forecast) -> None:
+def _show(told: Forecast) -> None:
     from heterofedsyn._words import count
 
     say(
-        f"{count(found.rows, 'row')} over {count(found.sites, 'site')}, trust {found.trust}, "
-        f"epsilon {found.epsilon:g}, delta {found.delta:g} (rho {found.rho:.4g}); nothing is spent"
+        f"{count(told.rows, 'row')} over {count(told.sites, 'site')}, trust {told.trust}, "
+        f"epsilon {told.epsilon:g}, delta {told.delta:g} (rho {told.rho:.4g}); nothing is spent"
     )
-    stages = [
-        [
-            stage.label if stage.fixed else f"{stage.label} (at most)",
-            f"{stage.releases:,}",
-            f"{stage.integers:,}",
-            _spread(stage, "site_sigma"),
-            _spread(stage, "sum_sigma"),
-            f"{stage.rho:.3g}",
-            size(stage.bytes),
-        ]
-        for stage in found.stages
-    ]
-    releases, integers, sent = (
-        sum(getattr(stage, name) for stage in found.stages)
-        for name in ("releases", "integers", "bytes")
-    )
-    whole = ["together", f"{releases:,}", f"{integers:,}", "", "", f"{found.rho:.3g}", size(sent)]
-    show_table(
-        "Noise: what each site would send and add",
-        ["stage", "releases", "integers", "sigma, site", "sigma, sum", "rho", "sent"],
-        [*stages, whole],
-    )
-    shown = found.columns[:MOST_LINES]
+    _show_stages(told.stages, told.rho)
+    shown = told.columns[:MOST_LINES]
     show_table(
         "Columns: noise on the sum over sites, and what it leaves",
         ["column", "values", "measured", "sigma", "on a value", "rows/value", "groups", "1-way"],
@@ -133,44 +108,91 @@ def _show(found: Forecast) -> None:
             for column in shown
         ],
     )
-    if len(shown) < len(found.columns):
-        say(f"and {len(found.columns) - len(shown):,} more columns; --json has all")
+    if len(shown) < len(told.columns):
+        say(f"and {len(told.columns) - len(shown):,} more columns; --json has all")
     show_table(
         "Other budgets: expected total variation",
         ["epsilon", "mode", "pairs", "groups", "1-way", "2-way"],
-        [_line(outlook, found.epsilon) for outlook in found.others],
+        [_line(outlook, told.epsilon) for outlook in told.others],
     )
-    say(_mode(found))
-    for remark in found.advice:
+    say(_mode(told))
+    say(f"errors are from {count(told.outlook.runs, 'dry run')} on invented tables")
+    for remark in told.advice:
         say(f"advice: {remark}")
+
+
+def _show_stages(stages: tuple[Stage, ...], rho: float) -> None:
+    show_table(
+        "Noise: what each site would send and add",
+        ["stage", "releases", "integers", "sigma, site", "sigma, sum", "rho", "sent"],
+        [
+            *(
+                [
+                    _label(stage),
+                    _figure(stage.releases, ","),
+                    _figure(stage.integers, ","),
+                    _spread(stage, "site_sigma"),
+                    _spread(stage, "sum_sigma"),
+                    f"{stage.rho:.3g}",
+                    _size(stage.bytes),
+                ]
+                for stage in stages
+            ),
+            [
+                "together",
+                _figure(_sum(stage.releases for stage in stages), ","),
+                _figure(_sum(stage.integers for stage in stages), ","),
+                *("", ""),
+                f"{rho:.3g}",
+                _size(_sum(stage.bytes for stage in stages)),
+            ],
+        ],
+    )
+    show_table(
+        "Effort: beside the rows, and beside reading them",
+        ["stage", "time, site", "memory, site", "received, hub", "memory, hub"],
+        [
+            [
+                _label(stage),
+                _seconds(stage.effort.site_seconds),
+                size(stage.effort.site_memory),
+                size(stage.effort.received),
+                size(stage.effort.hub_memory),
+            ]
+            for stage in stages
+            if stage.effort is not None
+        ],
+    )
 
 
 def _line(outlook: Outlook, asked: float) -> list[str]:
     two_way = "-" if outlook.two_way is None else "{:.3f} to {:.3f}".format(*outlook.two_way)
     return [
         f"{outlook.epsilon:g}{' <' if outlook.epsilon == asked else ''}",
-        outlook.mode,
-        f"{outlook.pairs:,}",
+        outlook.mode or "-",
+        f"{outlook.pairs:,}" if outlook.mode else f"{outlook.measured:,.0f}",
         _figure(outlook.groups, ".1f"),
         _figure(outlook.one_way, ".3f"),
         two_way,
     ]
 
 
-def _mode(found: Forecast) -> str:
+def _mode(told: Forecast) -> str:
     """What would be attempted, and why not more."""
-    outlook = found.outlook
+    outlook = told.outlook
+    if outlook.mode is None:
+        return f"method {told.method}: {outlook.measured:.1f} pairs are measured on average"
     what = {
         "full": f"pairs of all kinds are measured, at most {outlook.pairs:,}",
         "star": f"only the {outlook.pairs:,} pairs with the label are measured",
         "independent": "only 1-ways are measured, and columns are drawn independently",
-    }[outlook.mode]
-    if len(found.columns) < 2 or (outlook.mode != "independent" and not outlook.pairs):
+    }.get(outlook.mode, f"at most {outlook.pairs:,} pairs are measured")
+    if len(told.columns) < 2 or (outlook.mode != "independent" and not outlook.pairs):
         return f"mode {outlook.mode}: there is no pair of columns that could depend on each other"
     likely = f" ({outlook.chances[outlook.mode]:.0%} likely)"
     if outlook.mode == "full":
         return f"mode full{likely}: {what}, on up to {outlook.resolution:.1f} groups per column"
-    missing = [t for t in found.thresholds if t.groups < t.needed]
+    missing = [t for t in told.thresholds if t.groups < t.needed]
     why = "; ".join(
         f"for pairs {'of all kinds' if t.mode == 'full' else 'with the label'} {t.groups:.1f} "
         f"groups per column would stand out of the noise, and {t.needed:g} are needed"
@@ -179,8 +201,14 @@ def _mode(found: Forecast) -> str:
     return f"mode {outlook.mode}{likely}: {what}{'; ' if why else ''}{why}"
 
 
+def _label(stage: Stage) -> str:
+    return stage.label if stage.fixed else f"{stage.label} (at most)"
+
+
 def _spread(stage: Stage, name: str) -> str:
     sigmas = [float(getattr(part, name)) for part in stage.parts]
+    if not sigmas:
+        return "-"
     return _between(min(sigmas), max(sigmas))
 
 
@@ -191,3 +219,17 @@ def _between(first: float, last: float) -> str:
 
 def _figure(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
+
+
+def _size(many: int | None) -> str:
+    return "-" if many is None else size(many)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
+
+
+def _sum(figures: Iterable[int | None]) -> int | None:
+    """The sum, unless nobody knows one of them."""
+    known = list(figures)
+    return None if None in known else sum(figure for figure in known if figure is not None)

@@ -88,6 +88,7 @@ def new(
     from heterofedsyn._words import aloud, count
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.methods.base import settings_of
+    from heterofedsyn.hub.planning.cost import check_feasible
     from heterofedsyn.protocol import Plan, Study
     from heterofedsyn.schema import Schema
 
@@ -110,6 +111,7 @@ def new(
         settings=settings_of(chosen),
         seed=secrets.randbits(62),
     )
+    check_feasible(chosen.encoding(public), plan, chosen)
     study = Study(
         plan=plan,
         schema=public.settings,

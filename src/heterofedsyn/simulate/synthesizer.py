@@ -14,6 +14,7 @@ from heterofedsyn._arrays import stream
 from heterofedsyn.errors import HeterofedsynWarning, SimulatedNoiseWarning, UsageError
 from heterofedsyn.hub import DEFAULT_METHOD, Release, make_method
 from heterofedsyn.hub.methods.base import Value, settings_of
+from heterofedsyn.hub.planning.cost import check_feasible
 from heterofedsyn.hub.release import large_delta
 from heterofedsyn.marginals import Counts
 from heterofedsyn.privacy.budget import Conversion
@@ -77,7 +78,7 @@ class FederatedSynthesizer:
             "settings": settings_of(self._method),
             "seed": self._seed,
         }
-        self._plan(["site-1"])
+        check_feasible(self.encoding, self._plan(["site-1"]), self._method)
         self._release: Release | None = None
 
     def fit(

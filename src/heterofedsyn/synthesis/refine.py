@@ -51,6 +51,12 @@ def refine(
     latent = _latent(codes, groups, {p: ordered[p] for p in merged if codes[p].any()}, rng)
     columns = []
     for place, (own, counts) in enumerate(zip(groups, values, strict=True)):
+        if own.max() + 1 == own.size:
+            # A group for every value leaves nothing to choose, and a table of one by the other
+            # would fill any memory. The lot that nothing hangs on keeps later ones as they were.
+            rng.permutation(codes.shape[1])
+            columns.append(own.argsort()[codes[place]].astype(np.uint16))
+            continue
         weights = np.zeros((int(own.max()) + 1, counts.size))
         weights[own, np.arange(counts.size)] = counts + 1e-9
         strata = codes[place]

@@ -11,7 +11,7 @@ from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Later, Setting
 from heterofedsyn.hub.methods.fedprivsyn import FedPrivSyn, noise_unit
 from heterofedsyn.hub.methods.scores import Glimpse, root
-from heterofedsyn.hub.methods.stages import check_share, later_pairs, measured
+from heterofedsyn.hub.methods.stages import check_share, fitting, later_pairs, measured
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.counting import count_pairs
 from heterofedsyn.privacy.budget import Budget
@@ -75,7 +75,8 @@ class AdaFedPrivSyn(FedPrivSyn):
                 for pair, score in missing.items()
             }
             best = sorted((pair for pair in gains if gains[pair] > 0), key=lambda p: -gains[p])
-            picks = best[: min(self.refresh, most - len(targets.pairs))]
+            picks = fitting(setting.domain, best)
+            picks = picks[: min(self.refresh, most - len(targets.pairs))]
             if not picks:
                 break
             # MEASURE
@@ -84,10 +85,10 @@ class AdaFedPrivSyn(FedPrivSyn):
             for pair in picks:
                 del missing[pair]
             missing = self._rescore(setting, targets, seen, missing)
-        chosen = targets.pairs
-        if not chosen or len(chosen) == most:
+        chosen = fitting(setting.domain, targets.pairs)
+        if not chosen or len(targets.pairs) == most:
             return targets
-        _, unspent = budget.split(len(chosen), most - len(chosen))
+        _, unspent = budget.split(len(targets.pairs), most - len(targets.pairs))
         return (yield from measured("again", targets, chosen, unspent.evenly(len(chosen))))
 
     def _rescore(

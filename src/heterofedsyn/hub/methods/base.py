@@ -6,7 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -98,6 +98,24 @@ class Later:
     to: str | None = None
 
 
+class Mode(Protocol):
+    """How much a method attempts, where that is a choice."""
+
+    @property
+    def name(self) -> str:
+        """What statements call it."""
+        ...
+
+    @property
+    def needed(self) -> float:
+        """Groups per attribute from which it is chosen."""
+        ...
+
+    def groups(self, n: float) -> float:
+        """Groups per attribute that would stand out of the noise with so many rows."""
+        ...
+
+
 @dataclass(frozen=True)
 class Method(ABC):
     """Decides what to ask and when to stop; a frozen dataclass of its settings, all with defaults.
@@ -111,6 +129,8 @@ class Method(ABC):
     """Needs all rows in one place (a central baseline): possible in a simulation only."""
     sums: ClassVar[bool] = True
     """Needs only sums over sites, so that secure aggregation may hide the rest."""
+    mode_names: ClassVar[tuple[str, ...]] = ()
+    """The modes it may choose, the most ambitious first; none if it always attempts the same."""
 
     synthesizer: Synthesizer = Gum()
 
@@ -130,12 +150,24 @@ class Method(ABC):
         share = setting.budget.share(together(cost for ask in asks for _, cost in ask.parts))
         return *asks, *self.later(setting, setting.budget.part(max(0.0, 1.0 - share)))
 
-    def later(self, setting: Setting, left: Budget) -> tuple[Later, ...]:
+    def later(self, setting: Setting, left: Budget) -> tuple[Ask | Later, ...]:
         """The most that is asked after the first look at an answer.
 
         Anything that what is left can pay for, unless a method knows more.
         """
         return (Later("later", (), None, None, left, None),)
+
+    def ahead_of(self, setting: Setting, rows: float) -> tuple[Ask | Later, ...]:
+        """What is asked does not hang on the number of rows."""
+        return self.ahead(setting)
+
+    def modes(self, setting: Setting) -> Mapping[str, Mode]:
+        """There is no choice."""
+        return {}
+
+    def mode(self, setting: Setting, n: float) -> Mode | None:
+        """There is no choice."""
+        return None
 
 
 Made = TypeVar("Made", bound=Method)

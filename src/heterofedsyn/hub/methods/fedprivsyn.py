@@ -12,6 +12,7 @@ from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
 from heterofedsyn.hub.methods.scores import Glimpse, root
 from heterofedsyn.hub.methods.stages import (
     check_share,
+    fitting,
     glimpses,
     later_pairs,
     measured,
@@ -77,7 +78,8 @@ class FedPrivSyn(Method):
     ) -> Generator[Ask, Round, Targets]:
         """Choose pairs by their scores and measure them with what is left."""
         unit = noise_unit(setting, targets, budget)
-        chosen = greedy(scores, {p: unit * math.sqrt(setting.domain.cells(p)) for p in scores})
+        roots = {p: unit * math.sqrt(setting.domain.cells(p)) for p in scores}
+        chosen = fitting(setting.domain, greedy(scores, roots))
         if not chosen:
             return targets
         return (yield from measured("pairs", targets, chosen, budget.evenly(len(chosen))))

@@ -9,7 +9,13 @@ from typing import ClassVar
 
 from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
 from heterofedsyn.hub.methods.fedprivsyn import NO_PAIR, ONE_ATTRIBUTE
-from heterofedsyn.hub.methods.stages import check_share, later_pairs, measured, one_ways
+from heterofedsyn.hub.methods.stages import (
+    check_share,
+    fitting,
+    later_pairs,
+    measured,
+    one_ways,
+)
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.statistics import UNITS_PER_COUNT, Dependence
 from heterofedsyn.privacy.budget import Budget
@@ -48,7 +54,8 @@ class PrivSyn(Method):
             pair: max(0.0, float(noisy.values[0]) / UNITS_PER_COUNT)
             for pair, noisy in zip(pairs, round_.totals(), strict=True)
         }
-        chosen = greedy(scores, setting.domain, Budget(third.rho / setting.rows_per_unit**2))
+        alone = Budget(third.rho / setting.rows_per_unit**2)
+        chosen = fitting(setting.domain, greedy(scores, setting.domain, alone))
         frequencies = {pair: score / targets.total for pair, score in scores.items()}
         if not chosen:
             return Outcome(Model(self.synthesizer, (targets,)), frequencies, (NO_PAIR,))

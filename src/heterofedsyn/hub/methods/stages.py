@@ -13,6 +13,7 @@ from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.sketch import SketchKind
 from heterofedsyn.marginals.statistics import Flat, Sketched
 from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.protocol.limits import MOST_INTEGERS
 from heterofedsyn.schema import Clique, Domain
 from heterofedsyn.synthesis import Consistency, Targets
 
@@ -24,6 +25,16 @@ def one_ways(setting: Setting, budget: Budget) -> Generator[Ask, Round, Targets]
     singles = [Flat(single) for single in setting.domain.singles()]
     round_ = yield Ask.evenly("one-way", singles, budget)
     return Targets(setting.schema, round_.measurements(), Consistency())
+
+
+def fitting(domain: Domain, pairs: Sequence[Clique]) -> list[Clique]:
+    """Of these pairs, best first, those that one answer has room for; the rest is not asked."""
+    room, fit = MOST_INTEGERS, []
+    for pair in pairs:
+        if domain.cells(pair) <= room:
+            room -= domain.cells(pair)
+            fit.append(pair)
+    return fit
 
 
 def measured(

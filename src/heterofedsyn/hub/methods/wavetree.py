@@ -58,6 +58,7 @@ class WaveTree(Method):
     """
 
     name: ClassVar[str] = "wavetree"
+    mode_names: ClassVar[tuple[str, ...]] = ("full", "star", "independent")
 
     total: float = 0.02
     one_way: float = 0.55
@@ -94,48 +95,88 @@ class WaveTree(Method):
         """The public schema, with a code of its own for piles at a column's minimum."""
         return with_atoms(schema) if self.atoms else schema
 
-    def later(self, setting: Setting, left: Budget) -> tuple[Later, ...]:
+    def later(self, setting: Setting, left: Budget) -> tuple[Ask | Later, ...]:
         """What rounds after the total cost depends on the mode it leads to."""
-        _, rest = setting.budget.split(self.total, 1 - self.total)
         modes = list(self.modes(setting).values())
-        splits = [mode.split(rest) for mode in modes]
+        _, rest = self._first_and_rest(setting)
         ones = self.one_way_parts(setting, rest, modes[0])
-        kinds = sorted({kind_of(statistic) for statistic, _ in ones})
-        rounds = [
-            Later(
-                "one-way",
-                tuple(kinds),
-                len(ones),
-                sum(statistic.integers(setting.domain) for statistic, _ in ones),
-                max(split[0] for split in splits),
-            ),
-        ]
-        names = [column.name for column in setting.schema.columns if column.size > 1]
-        every = list(itertools.combinations(names, 2))
-        scored = [pair for pair in every if setting.schema.label not in pair]
-        if scored:
+        later = Later(
+            "one-way",
+            tuple(sorted({kind_of(statistic) for statistic, _ in ones})),
+            len(ones),
+            sum(statistic.integers(setting.domain) for statistic, _ in ones),
+            max(mode.split(rest)[0] for mode in modes),
+        )
+        pairs = max(mode.all_pairs(rest) for mode in modes)
+        return self._later(setting, later, modes, pairs, self.finest)
+
+    def ahead_of(self, setting: Setting, rows: float) -> tuple[Ask | Later, ...]:
+        """With the mode of so many rows the 1-ways are fixed, and pairs have fewer groups."""
+        mode = self.mode(setting, rows)
+        first, rest = self._first_and_rest(setting)
+        for_ones, _, for_pairs = mode.split(rest)
+        ones = Ask("one-way", self.one_way_parts(setting, for_ones, mode))
+        if not self._scored_pairs(setting):
+            for_pairs = mode.all_pairs(rest)
+        # The final number of rows may differ from the first noisy one; three of its sigmas more.
+        error = math.sqrt(setting.variance_factor / (2 * first.rho))
+        finest = min(float(self.finest), mode.resolution(rows + 3 * error))
+        later = self._later(setting, ones, [mode], for_pairs, finest)
+        return self._ask_total(first), *later
+
+    def _later(
+        self,
+        setting: Setting,
+        ones: Ask | Later,
+        modes: Sequence[Mode],
+        for_pairs: Budget,
+        finest: float,
+    ) -> tuple[Ask | Later, ...]:
+        """The rounds after the total in one of these modes, with so many groups at most."""
+        _, rest = self._first_and_rest(setting)
+        rounds: list[Ask | Later] = [ones]
+        every, scored = self._open_pairs(setting), self._scored_pairs(setting)
+        if scored and any(mode.scored for mode in modes):
             cells = self._most_cells(setting, scored, self.coarse)
-            most = max(split[1] for split in splits)
+            most = max(mode.split(rest)[1] for mode in modes)
             rounds.append(Later("scores", ("grouped",), len(scored), sum(cells), most))
-        if every:
-            # All pairs with the label and a spanning tree of the rest, however few were planned.
-            label = setting.schema.label
-            tree = len(names) - 1 if label not in names else max(0, len(names) - 2)
-            planned = max(math.floor(mode.planned) for mode in modes)
-            releases = min(len(every), max(len(every) - len(scored) + tree, planned))
-            cells = sorted(self._most_cells(setting, every, self.finest), reverse=True)
-            most = max(mode.all_pairs(rest) for mode in modes)
-            rounds.append(Later("pairs", ("grouped",), releases, sum(cells[:releases]), most))
+        releases = min(len(every), max(self._most_pairs(setting, mode) for mode in modes))
+        if releases:
+            cells = sorted(self._most_cells(setting, every, finest), reverse=True)
+            rounds.append(Later("pairs", ("grouped",), releases, sum(cells[:releases]), for_pairs))
         return tuple(rounds)
+
+    def _first_and_rest(self, setting: Setting) -> tuple[Budget, Budget]:
+        first, rest = setting.budget.split(self.total, 1 - self.total)
+        return first, rest
+
+    def _open_pairs(self, setting: Setting) -> list[Clique]:
+        """Pairs that could be measured: a column with one value can depend on nothing."""
+        names = [column.name for column in setting.schema.columns if column.size > 1]
+        return list(itertools.combinations(names, 2))
+
+    def _scored_pairs(self, setting: Setting) -> list[Clique]:
+        return [pair for pair in self._open_pairs(setting) if setting.schema.label not in pair]
+
+    def _most_pairs(self, setting: Setting, mode: Mode) -> int:
+        """All pairs with the label and a spanning tree of the rest, however few were planned."""
+        every, scored = self._open_pairs(setting), self._scored_pairs(setting)
+        with_label = len(every) - len(scored)
+        if not mode.scored:
+            return with_label if mode.planned else 0
+        tree = max(0, len({name for pair in scored for name in pair}) - 1)
+        return max(with_label + tree, math.floor(mode.planned))
+
+    def _ask_total(self, budget: Budget) -> Ask:
+        return Ask("total", ((Total(), budget),))
 
     def _most_cells(self, setting: Setting, pairs: Sequence[Clique], groups: float) -> list[int]:
         most = {column.name: most_groups(column, groups) for column in setting.schema.columns}
         return [most[first] * most[second] for first, second in pairs]
 
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
-        whole = setting.budget
-        first, rest = whole.split(self.total, 1 - self.total)
-        round_ = yield Ask("total", ((Total(), first),))
+        first, rest = self._first_and_rest(setting)
+        round_ = yield self._ask_total(first)
         denoising = Denoising(self.spread, self.calm, self.edge)
         targets = Targets(setting.schema, round_.measurements(), denoising)
         mode = self.mode(setting, targets.total)
@@ -185,17 +226,18 @@ class WaveTree(Method):
         labelled = setting.schema.label is not None
         share = 1 - self.total - self.one_way - self.score
 
-        def attempt(name: str, density: float, pairs: float, scores: float) -> Mode:
+        def attempt(name: str, density: float, pairs: float, scores: float, needed: float) -> Mode:
             planned = density * others
             budget = 2 * pairs * setting.budget.rho
             sigma = math.sqrt(setting.variance_factor * planned / budget) if budget else 0.0
-            return Mode(name, planned, (1 - self.total - pairs - scores, scores, pairs), sigma)
+            shares = (1 - self.total - pairs - scores, scores, pairs)
+            return Mode(name, planned, shares, sigma, needed)
 
         usual = self.density if labelled else self.density_free
-        full = attempt("full", usual, share, self.score)
-        dense = attempt("full", max(usual, self.dense), share, self.score)
-        star = attempt("star", 1.0, self.star, 0.0)
-        independent = attempt("independent", 0.0, 0.0, 0.0)
+        full = attempt("full", usual, share, self.score, self.full_at)
+        dense = attempt("full", max(usual, self.dense), share, self.score, self.dense_at)
+        star = attempt("star", 1.0, self.star, 0.0, self.star_at)
+        independent = attempt("independent", 0.0, 0.0, 0.0, 0.0)
         modes = {"independent": independent}
         if others:
             modes |= {"full": full, "dense": dense}
@@ -264,12 +306,14 @@ class Mode:
         planned: about how many pairs will be measured.
         shares: of the budget, for 1-ways, scores and pairs.
         sigma: noise on the sum over sites of one count of a pair.
+        needed: groups per attribute from which it is chosen.
     """
 
     name: str
     planned: float
     shares: tuple[float, float, float]
     sigma: float
+    needed: float
 
     @property
     def scored(self) -> bool:

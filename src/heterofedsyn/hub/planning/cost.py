@@ -1,0 +1,153 @@
+"""What a study takes beside privacy: bytes, seconds and memory; and whether it can be run."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+from heterofedsyn._words import count
+from heterofedsyn.errors import ProtocolError, UsageError
+from heterofedsyn.hub.methods.base import Later, Method, Setting
+from heterofedsyn.hub.replies import Ask, make_query
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.protocol import Part, Plan
+from heterofedsyn.protocol.limits import (
+    BYTES_OF_A_PART,
+    MOST_PARTS,
+    MOST_QUERY_BYTES,
+    check_query,
+)
+from heterofedsyn.protocol.terms import terms_of
+from heterofedsyn.schema import Clique, Domain, Schema
+
+NOISE_SECONDS = 25e-6
+"""For one integer of OpenDP's noise."""
+
+COUNT_SECONDS = 1.2e-9
+"""For one row in one table, on one core; measured 0.7 to 1.2. Reading the rows is not in it."""
+
+MOST_HUB_MEMORY = 2**35
+"""Bytes; a study that surely needs more is none that anybody could finish."""
+
+ANY_ROWS = 1e9
+"""For questions whose size does not hang on the number of rows."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One release: what a site would add to every integer, and what that means for the sum."""
+
+    kind: str
+    attributes: Clique
+    level: int | None
+    sensitivity: float
+    site_sigma: float
+    sum_sigma: float
+    rho: float
+    integers: int
+
+    @classmethod
+    def of(cls, part: Part, domain: Domain, plan: Plan, budget: Budget) -> Planned:
+        """A release as everyone can compute it from the query."""
+        terms = terms_of(part, domain, plan)
+        return cls(
+            kind=terms.kind,
+            attributes=terms.attributes,
+            level=part.statistic.level,
+            sensitivity=terms.sensitivity,
+            site_sigma=terms.sigma,
+            sum_sigma=terms.sigma * math.sqrt(len(plan.sites)),
+            rho=terms.rho,
+            integers=terms.integers,
+        )
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a stage takes, beyond what a program takes that does nothing.
+
+    Attributes:
+        received: bytes of answers at the hub, of all sites.
+        site_seconds: at one site with its share of the rows: noise and counting on one core.
+        site_memory: bytes, beside the rows.
+        hub_memory: bytes, of which those of earlier stages are kept.
+    """
+
+    received: int
+    site_seconds: float
+    site_memory: int
+    hub_memory: int
+
+    @classmethod
+    def of(cls, sites: int, rows: int, releases: int, integers: int, sent: int) -> Effort:
+        """Of a stage with so many releases and integers, and answers of so many bytes."""
+        counting = COUNT_SECONDS * releases * rows / sites
+        return cls(
+            received=sites * sent,
+            site_seconds=NOISE_SECONDS * integers + counting,
+            # Exact, noise, their sum and the message, 8 bytes each; counting needs four of each.
+            site_memory=8 * integers * 8,
+            # The bytes of every site are kept and added up; tables are fitted in some ten copies.
+            hub_memory=8 * integers * (2 * sites + 10),
+        )
+
+
+def check_feasible(schema: Schema, plan: Plan, method: Method) -> None:
+    """Refuse a study that would fail after its first rounds were paid for.
+
+    Args:
+        schema: the one by which sites encode.
+
+    Raises:
+        UsageError: naming the widest column, or what else is too much.
+    """
+    if not method.sums and plan.trust != "local":
+        raise UsageError(
+            f"method {method.name!r} needs every site's own answers; use trust 'local'"
+        )
+    setting = Setting.of(schema, plan)
+    integers = 0
+    for part in method.ahead_of(setting, ANY_ROWS):
+        try:
+            if isinstance(part, Ask):
+                check_query(make_query(part, plan, 0), setting.domain)
+                integers += sum(s.integers(setting.domain) for s, _ in part.parts)
+                _check_memory(integers, len(plan.sites))
+            else:
+                _check_later(part, schema)
+        except ProtocolError as error:
+            widest = max(schema.columns, key=lambda column: column.size)
+            raise UsageError(
+                f"method {method.name!r} would ask for more than sites answer: {error} (column "
+                f"{widest.name!r} has {count(widest.size, 'value')})"
+            ) from None
+
+
+def _check_memory(integers: int, sites: int) -> None:
+    needed = Effort.of(sites, 0, 0, integers, 0).hub_memory
+    if needed > MOST_HUB_MEMORY:
+        raise ProtocolError(
+            f"{integers:,} integers from {count(sites, 'site')} need {needed / 2**30:,.0f} GiB at "
+            f"the hub, more than {MOST_HUB_MEMORY >> 30}; take fewer bins"
+        )
+
+
+def _check_later(later: Later, schema: Schema) -> None:
+    """Refuse what no site answers, whatever the noisy answers before it will be."""
+    releases = later.releases if later.rounds == 1 else None
+    if releases is not None and releases > MOST_PARTS:
+        raise ProtocolError(
+            f"query {later.label!r} may have {releases:,} parts, more than {MOST_PARTS:,}; take "
+            "fewer columns"
+        )
+    if releases and later.kinds == ("grouped",):
+        # A pair on a grid comes with a group number, of a byte at least, for each of its values.
+        pairs = itertools.combinations([column.size for column in schema.columns], 2)
+        lengths = sorted((one + other for one, other in pairs), reverse=True)[:releases]
+        length = sum(lengths) + BYTES_OF_A_PART * len(lengths)
+        if length > MOST_QUERY_BYTES:
+            raise ProtocolError(
+                f"query {later.label!r} may have {length:,} bytes, more than "
+                f"{MOST_QUERY_BYTES:,}; take fewer bins"
+            )
