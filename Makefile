@@ -31,7 +31,7 @@ check: $(DEV) ## format, lint, types, layers and every test that is not slow
 	$(call on_two_cores,-m "not slow",$(BESIDE))
 
 test: $(DEV) ## the quick tests, for daily use
-	$(BIN)/pytest -q -m "not slow and not thorough"
+	$(BIN)/pytest -q -m "quick or not (slow or thorough)"
 
 # Examples are the same in every check; these draw others, and say the seed that repeats them.
 FRESH := --hypothesis-profile=fresh

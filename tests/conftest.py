@@ -68,6 +68,17 @@ def pytest_configure(config: pytest.Config) -> None:
     _start_children_like_any_others()
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a sweep, all but the first are thorough."""
+    begun: set[str] = set()
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        if test in begun and item.get_closest_marker("sweep"):
+            item.add_marker("thorough")
+        begun.add(test)
+
+
 def pytest_report_header(config: pytest.Config) -> str | None:
     if not _is_fresh(config):
         return None

@@ -49,6 +49,8 @@ from heterofedsyn.site.settings import LEAST_RHO, STUDY_BYTES, SiteSettings
 from heterofedsyn.site.turns import Turns
 from support import categories, make_plan, released
 
+pytestmark = pytest.mark.sweep
+
 SCHEMA = categories(60, 64)
 ALL = ("a0", "a1")
 WIDE = Sketched(ALL, 500, 1, SketchKind.GAUSSIAN)

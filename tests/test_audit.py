@@ -241,6 +241,7 @@ def test_noise_beyond_all_reach_is_no_gaussian_and_takes_no_memory() -> None:
     assert gaussian_p_value(np.array([0, 2**62], dtype=np.int64), 1.0) == 0.0
 
 
+@pytest.mark.quick
 def test_an_epsilon_has_the_delta_that_it_says() -> None:
     for mu in (0.3, 1.0, 3.0):
         epsilon = epsilon_of_mu(mu, 1e-6)
@@ -345,6 +346,7 @@ def layers(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
+@pytest.mark.quick
 def test_a_pass_ends_with_code_0_and_says_so(desk: Desk, layers: pytest.MonkeyPatch) -> None:
     assert desk.run("bench", "audit") == 0
     assert "ok    a law: 1 of 1" in desk.out

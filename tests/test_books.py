@@ -90,6 +90,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
+@pytest.mark.quick
 def test_what_is_charged_and_kept_is_there_after_reopening(place: Place) -> None:
     with place.open() as books:
         charge(books, "one")
@@ -107,12 +108,14 @@ def test_what_is_charged_and_kept_is_there_after_reopening(place: Place) -> None
     assert place.folder.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.quick
 def test_a_query_is_charged_at_most_once(place: Place) -> None:
     for _ in range(3):
         place.charge("one", "one")
     assert place.read() == COST
 
 
+@pytest.mark.quick
 def test_a_charge_beyond_either_cap_books_nothing(place: Place) -> None:
     with place.open() as books:
         charge(books, "one", STUDY_CAP)
@@ -191,6 +194,7 @@ def test_after_a_repair_only_what_is_known_to_be_answered_is_paid(place: Place) 
         assert books.account.spent > spent
 
 
+@pytest.mark.quick
 def test_entries_form_a_chain_and_the_anchor_knows_its_end(place: Place) -> None:
     place.charge("one", "two", "three")
     lines = place.ledger.read_bytes().splitlines(keepends=True)
@@ -217,7 +221,6 @@ def test_nothing_that_is_there_is_ever_made_anew(place: Place, tmp_path: Path) -
 # One agent at a time
 
 
-@pytest.mark.thorough
 def test_a_second_agent_refuses_to_start(place: Place) -> None:
     script = (
         "import sys; from pathlib import Path; from heterofedsyn.site.ledger.books import Books\n"
@@ -255,7 +258,6 @@ _SPENDING = (
 )
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("locked", [True, False])
 def test_two_agents_on_copies_of_a_site_never_release_more_than_the_cap_together(
     place: Place, tmp_path: Path, locked: bool
@@ -335,7 +337,6 @@ def test_closed_books_are_not_opened_by_the_next_query(place: Place) -> None:
             place.open()
 
 
-@pytest.mark.thorough
 def test_a_ledger_can_be_read_at_every_moment_while_an_agent_writes(place: Place) -> None:
     script = (
         "import sys; from pathlib import Path; from heterofedsyn.site.ledger.books import Books\n"
@@ -360,6 +361,7 @@ def test_a_ledger_can_be_read_at_every_moment_while_an_agent_writes(place: Place
 # Crashes and restored copies
 
 
+@pytest.mark.quick
 def test_a_ledger_one_entry_ahead_of_its_anchor_is_normal(place: Place) -> None:
     place.charge("one", "two")
     before = place.anchor.read_bytes()
@@ -381,6 +383,7 @@ def test_a_ledger_several_entries_ahead_of_its_anchor_is_refused(place: Place) -
     assert place.repair() >= together([COST, COST, COST, STUDY_CAP])
 
 
+@pytest.mark.quick
 def test_an_older_ledger_is_refused_and_repair_knows_what_the_anchor_knows(place: Place) -> None:
     place.charge("one")
     older = place.ledger.read_bytes()
@@ -456,7 +459,6 @@ def test_a_torn_last_line_that_the_anchor_does_not_know_is_dropped(place: Place)
         assert place.read() == together([COST, COST])
 
 
-@pytest.mark.thorough
 def test_every_cut_of_the_file_that_the_anchor_can_tell_is_refused(place: Place) -> None:
     place.charge("one", "two")
     whole, anchor = place.ledger.read_bytes(), place.anchor.read_bytes()
@@ -468,7 +470,6 @@ def test_every_cut_of_the_file_that_the_anchor_can_tell_is_refused(place: Place)
         assert place.anchor.read_bytes() == anchor
 
 
-@pytest.mark.thorough
 def test_every_changed_byte_is_refused(place: Place) -> None:
     place.charge("one", "two")
     whole = place.ledger.read_bytes()
@@ -619,33 +620,17 @@ def open_place() -> Iterator[Place]:
         yield Place(Path(folder))
 
 
-def _no_access(place: Place) -> None:
-    place.folder.chmod(0o000)
-
-
-def _ledger_unreadable(place: Place) -> None:
-    place.ledger.chmod(0o000)
-
-
-def _ledger_read_only(place: Place) -> None:
-    place.ledger.chmod(0o400)
-
-
-def _anchor_unreadable(place: Place) -> None:
-    place.anchor.chmod(0o000)
-
-
 @pytest.mark.parametrize(
-    "lock_out", [_no_access, _ledger_unreadable, _ledger_read_only, _anchor_unreadable]
+    ("which", "mode"), [("folder", 0o000), ("ledger", 0o000), ("ledger", 0o400), ("anchor", 0o000)]
 )
 def test_what_may_not_be_read_or_written_is_refused_in_one_line(
-    open_place: Place, lock_out: Callable[[Place], None]
+    open_place: Place, which: str, mode: int
 ) -> None:
     open_place.charge("one")
     with an_ordinary_user(open_place):
         with open_place.open() as books:
             assert books.account.spent == COST
-        lock_out(open_place)
+        getattr(open_place, which).chmod(mode)
         with pytest.raises(LedgerUnavailable, match="Permission denied") as caught:
             open_place.open()
         assert "\n" not in str(caught.value)

@@ -41,12 +41,14 @@ def opendp_epsilon(rho: float, delta: float) -> float:
     return float(to_approximate.map(1.0).epsilon(delta))
 
 
+@pytest.mark.thorough
 @given(rhos, deltas)
 def test_the_tight_conversion_is_opendps(rho: float, delta: float) -> None:
     theirs = opendp_epsilon(rho, delta)
     assert Budget(rho).epsilon(delta) == pytest.approx(theirs, rel=1e-6)
 
 
+@pytest.mark.thorough
 @given(rhos, deltas)
 def test_no_conversion_promises_more_than_dp_accounting_allows(rho: float, delta: float) -> None:
     # The exact epsilon of a Gaussian of this rho is a lower bound for every conversion from zCDP.

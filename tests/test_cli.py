@@ -21,14 +21,15 @@ import typer
 from heterofedsyn import load
 from heterofedsyn.cli.app import app, run
 from heterofedsyn.hub import DEFAULT_METHOD, METHODS
-from heterofedsyn.hub import release as release_module
-from heterofedsyn.hub.release import MOST_RELEASED, sampling
+from heterofedsyn.hub.release import MOST_RELEASED, model_file, sampling
 from heterofedsyn.privacy.budget import Conversion
 from heterofedsyn.privacy.trust import TRUST_MODELS
 from heterofedsyn.schema import Schema
 from heterofedsyn.simulate import synthesizer as synthesizer_module
 from heterofedsyn.simulate.split import Split
 from invented import SCHEMA, Desk, names
+
+pytestmark = pytest.mark.sweep
 
 PLAIN = ("--method", "independent")
 """The quickest study."""
@@ -285,6 +286,7 @@ def test_a_site_may_have_a_file_with_an_equals_sign(desk: Desk) -> None:
     assert load("release").run.sites == ("site-1",)
 
 
+@pytest.mark.thorough
 def test_there_may_be_more_sites_than_rows(desk: Desk) -> None:
     desk.write("few.csv", HEADER + "5,a,true\n" * 3)
     assert desk.simulate(*PLAIN, "--data", "few.csv", "--sites", "20") == 0
@@ -315,6 +317,7 @@ def test_any_number_of_categories_will_do(desk: Desk, size: int) -> None:
     assert set(table["ward"].to_pylist()) <= set(values)
 
 
+@pytest.mark.thorough
 def test_at_most_so_many_rows_of_a_person_count(desk: Desk) -> None:
     for most, rows in (("1", 150), ("2", 300)):
         terms = ("--unit", "person", "--max-rows-per-unit", most, "--sites", "1", "--overwrite")
@@ -437,7 +440,7 @@ def test_control_c_leaves_nothing_and_says_so_in_one_line(
     if moment == "study":
         monkeypatch.setattr(synthesizer_module, "run_study", stop)
     else:
-        monkeypatch.setattr(release_module, "_pack", stop)
+        monkeypatch.setattr(model_file, "pack", stop)
     desk.simulate(*PLAIN, out="new/release")
     desk.refused(130, "stopped")
     assert sorted(names(desk.folder)) == ALWAYS

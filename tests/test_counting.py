@@ -19,6 +19,8 @@ from heterofedsyn.marginals.cover import cover
 from heterofedsyn.schema import Domain, EncodedTable
 from support import dependent_table, tables
 
+pytestmark = pytest.mark.sweep
+
 
 def plain(table: EncodedTable, a: str, b: str) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     sizes = table.domain.shape((a, b))

@@ -100,6 +100,7 @@ def test_every_decoded_value_encodes_to_its_code(column: Column, seed: int) -> N
     np.testing.assert_array_equal(again, codes)
 
 
+@pytest.mark.thorough
 @given(any_column)
 def test_decoded_text_encodes_to_its_code_when_written_to_csv(column: Column) -> None:
     codes = np.arange(column.size)
@@ -338,6 +339,7 @@ def test_values_of_another_kind_do_not_fit() -> None:
     assert codes_of(moment, [20_000]) == [None]
 
 
+@pytest.mark.thorough
 @given(
     any_column,
     st.lists(st.one_of(st.none(), st.text(max_size=6), st.sampled_from(["1", "1.5", "nan", "+2"]))),
@@ -361,6 +363,7 @@ def test_damaged_text_does_not_fit_and_does_not_fail() -> None:
         assert codes_of(column, array) == [None, 1]
 
 
+@pytest.mark.thorough
 @given(st.data())
 def test_a_decimal_of_any_precision_is_read_or_does_not_fit(data: st.DataObject) -> None:
     precision = data.draw(st.integers(1, 38))

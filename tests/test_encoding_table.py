@@ -177,6 +177,7 @@ def test_one_persons_rows_never_change_what_others_contribute(
     assert [row for row in kept(records) if row[0] != person] == kept(others)
 
 
+@pytest.mark.thorough
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 120)), max_size=30),
     st.integers(0, 99),

@@ -296,6 +296,7 @@ def test_the_distance_on_a_large_grid_is_that_of_the_cheapest_flow(
     assert grid_distance(first, second) == pytest.approx(best, abs=1e-9)
 
 
+@pytest.mark.thorough
 @given(st.integers(1, 30).flatmap(lambda n: st.tuples(histograms(1, n), histograms(1, n))))
 def test_along_one_axis_the_distance_is_the_area_between_cumulative_sums(
     both: tuple[Integers, Integers],

@@ -229,6 +229,7 @@ def test_transport_of_a_sample_against_itself_is_nothing_and_has_a_floor_against
     )
 
 
+@pytest.mark.thorough
 def test_there_is_no_transport_without_such_a_pair() -> None:
     table = pa.table({"a0": ["v0", "v1"], "a1": ["v1", "v0"]})
     rows = read_real(categories(2, 2), table)

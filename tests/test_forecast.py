@@ -143,6 +143,7 @@ def check_most(stage: Stage, integers: list[int], sent: int) -> None:
     assert sent <= stage.bytes
 
 
+@pytest.mark.quick
 def test_all_of_the_budget_is_planned_and_no_more() -> None:
     for rows in (100, 4_000, 1_000_000):
         found = look(rows=rows)

@@ -87,6 +87,7 @@ def test_a_query_that_was_sent_is_asked_again_in_the_same_bytes_or_not_at_all(
     assert [query.number for query, _ in sites.asked].count(2) == 2
 
 
+@pytest.mark.quick
 def test_below_quorum_the_rounds_before_are_kept_and_the_rest_is_asked_again(
     tmp_path: Path,
 ) -> None:
@@ -109,6 +110,7 @@ def test_below_quorum_the_rounds_before_are_kept_and_the_rest_is_asked_again(
     assert sites.spent()[SITES[0]] <= study.plan.budget.rho
 
 
+@pytest.mark.quick
 def test_a_site_left_out_before_stays_out_after_resuming(tmp_path: Path) -> None:
     study, sites = study_of("wavetree", quorum=2)
 
@@ -128,6 +130,7 @@ def test_a_site_left_out_before_stays_out_after_resuming(tmp_path: Path) -> None
     assert all(to == SITES[:2] for _, to in sites.asked)
 
 
+@pytest.mark.quick
 def test_a_journal_of_another_plan_is_refused(tmp_path: Path) -> None:
     study, _ = study_of("allmarg", quorum=3)
     other, _ = study_of("allmarg", quorum=3, epsilon=2.0)

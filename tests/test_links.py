@@ -14,6 +14,8 @@ from heterofedsyn._files import file_written_whole, written_whole
 from heterofedsyn.errors import UsageError
 from invented import SCHEMA, Desk, patients
 
+pytestmark = pytest.mark.sweep
+
 STUDY = ("--schema", "s.toml", "--epsilon", "1", "--delta", "1e-9")
 FOLDERS = {
     "simulate": ("simulate", *STUDY, "--data", "d.csv", "--method", "independent", "--out"),

@@ -20,6 +20,8 @@ from heterofedsyn.audit.neighbours import (
 )
 from heterofedsyn.simulate.synthesizer import FederatedSynthesizer
 
+pytestmark = pytest.mark.sweep
+
 SCHEMA = """\
 columns = [
   {name = "a", type = "categorical", values = ["x", "y", "z"]},

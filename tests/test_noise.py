@@ -21,6 +21,8 @@ from heterofedsyn.privacy.noise import (
 )
 from heterofedsyn.privacy.terms import Terms
 
+pytestmark = pytest.mark.sweep
+
 SIGMAS = (0.5, 1.0, 2.5, 7.3, 41.0)
 
 

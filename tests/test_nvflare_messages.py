@@ -72,6 +72,7 @@ def test_nvflare_answer_with_the_noise_of_a_simulation_does_not_count() -> None:
     assert not StudyController.takes_simulated
 
 
+@pytest.mark.quick
 def test_nvflare_answer_is_taken_from_the_site_that_sent_it() -> None:
     answer = good()
     assert read_reply("one", reply(**{ANSWER: encode(answer)})) == answer
@@ -96,6 +97,7 @@ def test_nvflare_garbage_is_no_answer(answer: object) -> None:
     assert found == Absence("one", "sent something else than an answer")
 
 
+@pytest.mark.quick
 def test_nvflare_failed_task_is_a_site_that_is_unavailable() -> None:
     found = make_reply(ReturnCode.EXECUTION_EXCEPTION)
     found[ANSWER] = encode(good())

@@ -161,6 +161,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     assert {path.parts[0] for path in files} == {"heterofedsyn", information.name}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("ci", "code"), [("true", 1), ("", 0)])
 def test_a_skipped_test_fails_in_ci_only(tmp_path: Path, ci: str, code: int) -> None:
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)

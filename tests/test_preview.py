@@ -27,6 +27,8 @@ from heterofedsyn.site import Site
 from heterofedsyn.site.settings import LEAST_RHO, STUDY_BYTES
 from support import categories, deal, dependent_table, make_plan
 
+pytestmark = pytest.mark.sweep
+
 FEDERATED = sorted(name for name, kind in METHODS.items() if not kind.pools)
 SITES = ("one", "two", "three")
 MIXED = Schema(

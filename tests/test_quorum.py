@@ -88,6 +88,7 @@ FAULTS: dict[str, Change] = {
 }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("reason", FAULTS)
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_site_without_a_good_answer_is_left_out_and_named(reason: str, first: int) -> None:
@@ -129,6 +130,7 @@ def test_every_method_ends_without_a_site_that_dies_after_the_first_round(name: 
         assert release.run.noisy_total == pytest.approx(whole.run.noisy_total, rel=0.1)
 
 
+@pytest.mark.quick
 def test_local_merge_leaves_out_the_rows_of_a_missing_site_and_asks_it_no_more() -> None:
     study, sites = study_of("local-merge", quorum=2)
     release = changed(study, sites, FAULTS[NO_ANSWER])
@@ -138,6 +140,7 @@ def test_local_merge_leaves_out_the_rows_of_a_missing_site_and_asks_it_no_more()
     assert [missed.site for missed in release.run.missed] == [SITES[2]]
 
 
+@pytest.mark.quick
 def test_what_a_missing_site_may_have_been_charged_is_booked_and_no_more() -> None:
     study, sites = study_of("wavetree", quorum=2)
     release = changed(study, sites, FAULTS[NO_ANSWER], first=1)
@@ -201,6 +204,7 @@ def test_sites_that_all_fall_silent_in_any_round_stop_the_study_until_they_are_b
         assert resumed.sample(50, seed=1).equals(release.sample(50, seed=1))
 
 
+@pytest.mark.quick
 def test_a_sum_that_never_comes_stops_the_study() -> None:
     study, sites = study_of("allmarg", quorum=3, trust="secure-aggregation", epsilon=0.1)
     for first in (0, 1):
@@ -230,6 +234,7 @@ def test_answers_of_strangers_and_of_sites_left_out_are_not_looked_at() -> None:
     ]
 
 
+@pytest.mark.quick
 def test_a_release_with_missing_sites_is_written_and_read_back(tmp_path: Path) -> None:
     study, sites = study_of("wavetree", quorum=2)
     release = changed(study, sites, FAULTS[NO_ANSWER], first=1)
@@ -403,6 +408,7 @@ def test_totals_come_from_flat_one_ways_too_by_inverse_variance() -> None:
     assert roll.take(answered({"a": 5.0})).factor == pytest.approx((a + b) / a)
 
 
+@pytest.mark.quick
 def test_nobody_missing_changes_no_byte(tmp_path: Path) -> None:
     study, sites = study_of("wavetree", quorum=1)
     lenient = changed(study, sites, lambda answer: answer).save(tmp_path / "a")

@@ -22,6 +22,8 @@ from heterofedsyn.hub import METHODS, Release
 from heterofedsyn.report import public_report
 from release_changes import changes, forgeries, release_values, write
 
+pytestmark = pytest.mark.sweep
+
 ROWS = 200
 NAMES = (
     *(f"{method} local" for method in METHODS),

@@ -31,6 +31,8 @@ from heterofedsyn.schema import CategoricalColumn
 from invented import SCHEMA, Desk, patients
 from release_changes import seal, vouch
 
+pytestmark = pytest.mark.sweep
+
 PRIVATE_ROWS = 4_321
 """So many rows has a private file; the figure may be on no page."""
 
@@ -94,6 +96,7 @@ def test_the_manifest_tells_nothing_of_another_csv(folder: Path, private: Path, 
     assert hashlib.sha256(private.read_bytes()).hexdigest() not in page
 
 
+@pytest.mark.thorough
 def test_an_old_release_is_reported_without_a_word_on_rows_it_does_not_name(
     folder: Path, private: Path
 ) -> None:
@@ -120,6 +123,7 @@ def test_the_rows_of_a_release_are_those_that_were_drawn(release: Release, folde
         assert none is None
 
 
+@pytest.mark.thorough
 def test_no_command_reads_a_release_through_a_link(desk: Desk, private: Path) -> None:
     assert desk.simulate("--method", "independent") == 0
     out = desk.folder / "release"
@@ -207,6 +211,7 @@ BOMBS: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", BOMBS)
 def test_a_file_that_stands_for_more_than_its_size_is_refused(folder: Path, kind: str) -> None:
     make, words = BOMBS[kind]
@@ -475,6 +480,7 @@ def test_a_safe_csv_has_no_text_that_opens_as_a_formula(formulas: Release, tmp_p
     assert load(place).sample(9, seed=1).equals(load(plain).sample(9, seed=1))
 
 
+@pytest.mark.thorough
 def test_commands_write_a_safe_csv_when_asked(desk: Desk) -> None:
     desk.write("s.toml", SCHEMA.replace('"a"', '"=a"'))
     text = (desk.folder / "d.csv").read_text().replace('"a"', '"=a"')

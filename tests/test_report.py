@@ -478,6 +478,7 @@ def test_the_tree_draws_each_attribute_once_after_its_parent(release: Path) -> N
     assert set(strengths(made)) == measured
 
 
+@pytest.mark.quick
 def test_a_number_in_few_letters_says_the_same() -> None:
     scale = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
     for value in (0.0, -3.0, 0.125, 999.0, 1_234.0, 56_700.0, -2.5e6, 7e9, 1.5e13):
@@ -545,6 +546,7 @@ def small(desk: Desk) -> Desk:
     return desk
 
 
+@pytest.mark.quick
 def test_simulate_ends_with_the_public_form_which_needs_no_rows(small: Desk) -> None:
     (small.folder / "d.csv").rename(small.folder / "kept.csv")
     page = (small.folder / "release" / "report.html").read_text("utf-8")

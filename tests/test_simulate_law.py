@@ -27,6 +27,8 @@ from heterofedsyn.site import Site
 from invented import SCHEMA, Desk, patients
 from support import categories
 
+pytestmark = pytest.mark.sweep
+
 SEED, SITES = 7, 4
 DEALT = [method for method in METHODS if not make_method(method).pools]
 

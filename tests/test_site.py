@@ -42,6 +42,8 @@ from heterofedsyn.schema import EncodedTable
 from heterofedsyn.site import Site
 from support import NoNoise, categories, dependent_table, make_plan
 
+pytestmark = pytest.mark.sweep
+
 SCHEMA = categories(4, 6, 300)
 TABLE = dependent_table(SCHEMA.domain, 500)
 PLAN = make_plan(SCHEMA)
@@ -66,6 +68,7 @@ def test_the_same_query_again_gets_the_same_bytes_and_costs_nothing(noise: Any) 
     assert agent.ledger.spent == spent
 
 
+@pytest.mark.thorough
 def test_the_same_pair_under_new_labels_is_charged_until_nothing_is_left() -> None:
     agent = site()
     answered = 0
@@ -419,6 +422,7 @@ threads = [threading.Thread(target=work) for _ in range(8)]
 """
 
 
+@pytest.mark.thorough
 def test_many_threads_may_read_the_first_message_at_once() -> None:
     for _ in range(4):
         subprocess.run([sys.executable, "-c", _FIRST_DECODING], check=True)

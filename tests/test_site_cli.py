@@ -184,7 +184,6 @@ def test_init_refuses_in_one_line_and_leaves_nothing(
     assert sorted(steward.place.rglob("*")) == before
 
 
-@pytest.mark.thorough
 def test_init_asks_on_a_terminal_for_what_was_not_given(steward: Steward) -> None:
     words = steward.init(name=None, delta=None, study_epsilon=None)
     ours, theirs = pty.openpty()
@@ -359,7 +358,6 @@ def test_what_was_previewed_is_approved_and_nothing_else(steward: Steward) -> No
         assert f"approved {told}" in said.out
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("word", "code"), [(b"y\n", 0), (b"n\n", 130), (b"\n", 130)])
 def test_consent_is_confirmed_on_a_terminal(steward: Steward, word: bytes, code: int) -> None:
     make_site(steward.place)
@@ -401,6 +399,7 @@ def test_withdrawn_consent_is_found_by_the_start_of_a_fingerprint(ready: Steward
 # LEDGER
 
 
+@pytest.mark.quick
 def test_the_ledger_is_a_table_with_a_bar_and_json(ready: Steward) -> None:
     study = Study.load(ready.place / "study.toml")
     ready.answer(make_message(study, 1, 0.5), make_message(study, 2, 0.5))
@@ -452,6 +451,7 @@ def test_a_disputed_ledger_is_refused_and_repaired_at_the_price_of_a_study(
 # RECEIPT
 
 
+@pytest.mark.quick
 def test_a_receipt_is_made_checked_and_refused_when_forged(ready: Steward) -> None:
     study = Study.load(ready.place / "study.toml")
     assert "got nothing" in ready.refused("receipt", "study.toml")

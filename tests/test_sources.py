@@ -36,6 +36,8 @@ from heterofedsyn.sources import Source, open_source
 from heterofedsyn.sources.duckdb_query import open_relation
 from sources_support import interrupted
 
+pytestmark = pytest.mark.sweep
+
 SCHEMA = Schema.of(
     {
         "columns": [

@@ -14,6 +14,8 @@ from heterofedsyn.sources import anchored, duckdb_query, open_source, split_name
 from heterofedsyn.sources._rowwise import check_text
 from heterofedsyn.sources.location import parse
 
+pytestmark = pytest.mark.sweep
+
 SECRET = "a,b\nsecret,1\n"
 
 
@@ -98,6 +100,7 @@ def test_no_query_reads_a_file_that_the_location_does_not_name(tmp_path: Path, q
     refusal(f"{place}?files={inside}#{said.replace(str(elsewhere), f'{inside}/../elsewhere')}")
 
 
+@pytest.mark.thorough
 def test_a_location_names_the_folder_that_its_query_may_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,6 +298,7 @@ def test_readers_of_duckdb_that_look_for_types_are_refused(tmp_path: Path, query
         assert "finds out types by itself" in refusal(duckdb.connect().sql(said))
 
 
+@pytest.mark.thorough
 def test_a_name_with_a_point_is_a_table_or_parquet(tmp_path: Path) -> None:
     place = lake(
         tmp_path,
@@ -319,6 +323,7 @@ def test_a_relation_in_which_a_row_pushes_out_another_is_refused() -> None:
     assert rows(connection.sql("SELECT * FROM range(9) AS t(a)")) == 9
 
 
+@pytest.mark.thorough
 def test_a_relation_is_looked_through_to_the_views_of_its_connection(tmp_path: Path) -> None:
     with duckdb.connect(lake(tmp_path)) as connection:
         connection.execute("CREATE VIEW whole AS SELECT age FROM stays WHERE age < 9")

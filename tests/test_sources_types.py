@@ -18,6 +18,8 @@ from heterofedsyn.schema import Schema, encode
 from heterofedsyn.sources import open_source
 from typed_table import CODES, SCHEMA, TABLES, typed_table
 
+pytestmark = pytest.mark.sweep
+
 Store = Callable[[pa.Table, Path], object]
 
 

@@ -15,6 +15,8 @@ from heterofedsyn.hub import make_method
 from heterofedsyn.protocol import Study
 from heterofedsyn.simulate.hospitals import hospital_schema
 
+pytestmark = pytest.mark.sweep
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

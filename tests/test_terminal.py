@@ -38,6 +38,8 @@ from heterofedsyn.site.receipt import SignedReceipt, canonical
 from site_support import make_site, make_study
 from test_site_cli import Steward
 
+pytestmark = pytest.mark.sweep
+
 ORDERS = (
     "\x1b[2K\x1b[1A\r\x08\x07\x9b31m\x1b]0;t\x07\x7f\u202e\u2066\u200b\u200d\ufeff\u2028\u2029\x85"
 )
@@ -136,6 +138,7 @@ def test_no_word_however_long_pushes_a_figure_off_the_page(words: list[str]) -> 
     assert page.getvalue().count("a") >= 32
 
 
+@pytest.mark.thorough
 def test_a_schema_of_others_is_shown_as_letters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

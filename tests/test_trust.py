@@ -15,6 +15,8 @@ from heterofedsyn.privacy import trust as trust_models
 from heterofedsyn.privacy.budget import Budget, sigma_for
 from heterofedsyn.privacy.trust import Local, SecureAggregation, trust_model
 
+pytestmark = pytest.mark.sweep
+
 
 @given(st.floats(1e-6, 1e-2), st.integers(1, 50), st.floats(1, 10))
 def test_variance_factor_is_the_sum_over_sites_in_protecting_variances(

@@ -42,6 +42,8 @@ from heterofedsyn.synthesis.haar import rebuild_haar
 from heterofedsyn.synthesis.refine import refine
 from support import categories, deal, dependent_table
 
+pytestmark = pytest.mark.sweep
+
 PRIOR = (0.9, 0.7, 0.05)
 
 counts_of_values = st.lists(st.integers(0, 5_000), min_size=2, max_size=70)
@@ -69,6 +71,7 @@ def test_reconstruction_is_exact_at_zero_noise(values: list[int]) -> None:
     assert np.allclose(rebuilt, counts, atol=1e-3)
 
 
+@pytest.mark.thorough
 @given(
     counts_of_values,
     st.floats(1e-6, 1e6),

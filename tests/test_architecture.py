@@ -1,0 +1,52 @@
+"""The tree is as its map says, and small enough to be read."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from heterofedsyn import errors
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "heterofedsyn"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def defined(module: Path) -> set[str]:
+    """Functions and classes of a module, and of its classes."""
+    tree = ast.parse(module.read_text("utf-8"))
+    names = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+            inner = node.body if isinstance(node, ast.ClassDef) else []
+            names |= {f"{node.name}.{n.name}" for n in inner if isinstance(n, ast.FunctionDef)}
+    return names
+
+
+def test_every_place_on_the_map_exists() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    places = [
+        (file, name)
+        for file, name in re.findall(r"`([\w/]+\.py)(?:::([\w.]+))?`", page)
+        if file != "package/module.py"
+    ]
+    assert len(places) > 30
+    for file, name in places:
+        assert (PACKAGE / file).is_file(), file
+        assert not name or name in defined(PACKAGE / file), f"{file}::{name}"
+
+
+def test_every_error_that_users_meet_is_in_one_module() -> None:
+    """All but a refusal, which is a word of the protocol too."""
+    known = {name for name in vars(errors) if not name.startswith("_")}
+    elsewhere = {
+        f"{path.relative_to(PACKAGE)}: {node.name}"
+        for path in MODULES
+        if path != PACKAGE / "errors.py"
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        if known & {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+    }
+    assert elsewhere == {"protocol/refusal.py: Refused"}
