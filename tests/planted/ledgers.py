@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ from msgspec import structs
 
 from planted import places as at
 from planted.bugs import ledger
-from planted.planting import instead_of, leave_out, never
+from planted.planting import instead_of, leave_out, never, wrap
 
 on_disk = partial(ledger, first="on disk")
 
@@ -103,7 +104,11 @@ def _(true: Any, *how: Any) -> Any:
     r"an agent: .* of the cap was spent above it",
     "last bit",
 )
-@instead_of(at.Books.afford)
-def _(true: Any, own: at.Books, *how: Any, cap: at.Budget, study_cap: at.Budget) -> None:
-    wider = {"cap": cap, "study_cap": study_cap}
-    true(own, *how, **{name: at.Budget(one.rho * (1 + 1e-6)) for name, one in wider.items()})
+def _() -> None:
+    def wider(true: Any, shelf: at.Shelf, price: at.Price) -> None:
+        caps = {"cap": shelf.limits.cap, "study_cap": shelf.limits.study_cap}
+        above = {name: at.Budget(cap.rho * (1 + 1e-6)) for name, cap in caps.items()}
+        true(replace(shelf, limits=replace(shelf.limits, **above)), price)
+
+    wrap(at.Shelf.afford, wider)
+    wrap(at.Shelf.charge, wider)
