@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from heterofedsyn._words import aloud
@@ -214,7 +214,7 @@ def preview_json(
 ) -> dict[str, Any]:
     """The same for programs."""
     return {
-        **asdict(shown),
+        **msgspec.to_builtins(shown),
         "integers": shown.integers,
         "bytes": shown.bytes,
         "study_cap_rho": settings.study_cap.rho,
