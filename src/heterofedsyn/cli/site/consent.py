@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -213,8 +212,10 @@ def preview_json(
     refusal: str | None,
 ) -> dict[str, Any]:
     """The same for programs."""
+    import msgspec
+
     return {
-        **asdict(shown),
+        **msgspec.to_builtins(shown),
         "integers": shown.integers,
         "bytes": shown.bytes,
         "study_cap_rho": settings.study_cap.rho,
