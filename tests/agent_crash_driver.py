@@ -66,7 +66,7 @@ class FatedBooks(Books):
 
     def _put(self, chain: Chain) -> None:
         line = chain.lines[-1]
-        place = len(chain.data) - len(line)
+        place = chain.size - len(line)
         charged = isinstance(chain.entries[-1], Charged)
         self.fate.reached(
             "in the middle of the charge" if charged else "in the middle of noting the answer",

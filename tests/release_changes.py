@@ -90,10 +90,11 @@ def release_values() -> dict[str, bytes]:
 
 
 def _packed(release: Any) -> bytes:
-    from heterofedsyn.hub.release import _pack, _text
+    from heterofedsyn.hub.release.folder import text
+    from heterofedsyn.hub.release.model_file import pack
 
-    model = msgspec.msgpack.decode(_pack(release.schema, release.model, {}).partition(b"\n")[2])
-    records = {part: json.loads(_text(getattr(release, part))) for part in RECORDS}
+    model = msgspec.msgpack.decode(pack(release.schema, release.model, {}).partition(b"\n")[2])
+    records = {part: json.loads(text(getattr(release, part))) for part in RECORDS}
     return msgspec.msgpack.encode({"model": model, **records})
 
 

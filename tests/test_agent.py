@@ -362,7 +362,6 @@ def test_cheap_queries_come_to_an_end(site: Setup, monkeypatch: pytest.MonkeyPat
     assert site.refusal(ask(other, PAIR, label="more")).reason is Reason.OVER_THE_CAP
 
 
-@pytest.mark.thorough
 def test_the_same_pair_under_a_thousand_labels_is_charged_until_nothing_is_left(
     site: Setup,
 ) -> None:
@@ -396,7 +395,6 @@ def test_many_studies_together_stay_under_the_cap_of_the_table(tmp_path: Path) -
     assert str(setup.settings.folder) in str(last)
 
 
-@pytest.mark.thorough
 def test_of_two_queries_at_once_that_fit_alone_exactly_one_is_answered(site: Setup) -> None:
     with ThreadPoolExecutor(2) as pool:
         for seed in range(100):
@@ -407,7 +405,6 @@ def test_of_two_queries_at_once_that_fit_alone_exactly_one_is_answered(site: Set
             assert site.books.spent_on(study.fingerprint) <= study.plan.budget
 
 
-@pytest.mark.thorough
 def test_fifty_queries_at_once_are_each_answered_once_or_refused(site: Setup) -> None:
     study = approved_study(site.settings)
     messages = [ask(study, PAIR, share=0.0625, label=f"{i // 2}") for i in range(50)]
@@ -595,6 +592,7 @@ AGES = Schema.of(
 )
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("encoding", "approval"),
     [
@@ -627,6 +625,7 @@ def test_rows_are_read_once_for_the_study_that_is_asked_next(
     assert sum(line.startswith("read 20 rows") for line in setup.lines) == 1
 
 
+@pytest.mark.quick
 def test_only_studies_that_would_be_answered_say_how_rows_are_read(tmp_path: Path) -> None:
     setup = Setup(tmp_path, unit="id")
     Path(setup.settings.source).write_text("id,a0,a1,a2\n" + "7,v0,v0,v0\n" * 5)

@@ -221,7 +221,6 @@ def test_nothing_that_is_there_is_ever_made_anew(place: Place, tmp_path: Path) -
 # One agent at a time
 
 
-@pytest.mark.thorough
 def test_a_second_agent_refuses_to_start(place: Place) -> None:
     script = (
         "import sys; from pathlib import Path; from heterofedsyn.site.ledger.books import Books\n"
@@ -259,7 +258,6 @@ _SPENDING = (
 )
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("locked", [True, False])
 def test_two_agents_on_copies_of_a_site_never_release_more_than_the_cap_together(
     place: Place, tmp_path: Path, locked: bool
@@ -339,7 +337,6 @@ def test_closed_books_are_not_opened_by_the_next_query(place: Place) -> None:
             place.open()
 
 
-@pytest.mark.thorough
 def test_a_ledger_can_be_read_at_every_moment_while_an_agent_writes(place: Place) -> None:
     script = (
         "import sys; from pathlib import Path; from heterofedsyn.site.ledger.books import Books\n"
@@ -364,6 +361,7 @@ def test_a_ledger_can_be_read_at_every_moment_while_an_agent_writes(place: Place
 # Crashes and restored copies
 
 
+@pytest.mark.quick
 def test_a_ledger_one_entry_ahead_of_its_anchor_is_normal(place: Place) -> None:
     place.charge("one", "two")
     before = place.anchor.read_bytes()
@@ -461,8 +459,6 @@ def test_a_torn_last_line_that_the_anchor_does_not_know_is_dropped(place: Place)
         assert place.read() == together([COST, COST])
 
 
-@pytest.mark.quick
-@pytest.mark.thorough
 def test_every_cut_of_the_file_that_the_anchor_can_tell_is_refused(place: Place) -> None:
     place.charge("one", "two")
     whole, anchor = place.ledger.read_bytes(), place.anchor.read_bytes()
@@ -474,7 +470,6 @@ def test_every_cut_of_the_file_that_the_anchor_can_tell_is_refused(place: Place)
         assert place.anchor.read_bytes() == anchor
 
 
-@pytest.mark.thorough
 def test_every_changed_byte_is_refused(place: Place) -> None:
     place.charge("one", "two")
     whole = place.ledger.read_bytes()
@@ -625,33 +620,17 @@ def open_place() -> Iterator[Place]:
         yield Place(Path(folder))
 
 
-def _no_access(place: Place) -> None:
-    place.folder.chmod(0o000)
-
-
-def _ledger_unreadable(place: Place) -> None:
-    place.ledger.chmod(0o000)
-
-
-def _ledger_read_only(place: Place) -> None:
-    place.ledger.chmod(0o400)
-
-
-def _anchor_unreadable(place: Place) -> None:
-    place.anchor.chmod(0o000)
-
-
 @pytest.mark.parametrize(
-    "lock_out", [_no_access, _ledger_unreadable, _ledger_read_only, _anchor_unreadable]
+    ("which", "mode"), [("folder", 0o000), ("ledger", 0o000), ("ledger", 0o400), ("anchor", 0o000)]
 )
 def test_what_may_not_be_read_or_written_is_refused_in_one_line(
-    open_place: Place, lock_out: Callable[[Place], None]
+    open_place: Place, which: str, mode: int
 ) -> None:
     open_place.charge("one")
     with an_ordinary_user(open_place):
         with open_place.open() as books:
             assert books.account.spent == COST
-        lock_out(open_place)
+        getattr(open_place, which).chmod(mode)
         with pytest.raises(LedgerUnavailable, match="Permission denied") as caught:
             open_place.open()
         assert "\n" not in str(caught.value)

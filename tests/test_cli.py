@@ -21,8 +21,7 @@ import typer
 from heterofedsyn import load
 from heterofedsyn.cli.app import app, run
 from heterofedsyn.hub import DEFAULT_METHOD, METHODS
-from heterofedsyn.hub import release as release_module
-from heterofedsyn.hub.release import MOST_RELEASED, sampling
+from heterofedsyn.hub.release import MOST_RELEASED, model_file, sampling
 from heterofedsyn.privacy.budget import Conversion
 from heterofedsyn.privacy.trust import TRUST_MODELS
 from heterofedsyn.schema import Schema
@@ -441,7 +440,7 @@ def test_control_c_leaves_nothing_and_says_so_in_one_line(
     if moment == "study":
         monkeypatch.setattr(synthesizer_module, "run_study", stop)
     else:
-        monkeypatch.setattr(release_module, "_pack", stop)
+        monkeypatch.setattr(model_file, "pack", stop)
     desk.simulate(*PLAIN, out="new/release")
     desk.refused(130, "stopped")
     assert sorted(names(desk.folder)) == ALWAYS

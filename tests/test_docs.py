@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
+from heterofedsyn import methods
 from heterofedsyn.hub import METHODS, make_method
 from heterofedsyn.hub.methods.base import settings_of
 from heterofedsyn.schema import Schema
@@ -163,6 +164,35 @@ def test_every_method_and_setting_is_described_with_its_default(name: str) -> No
         if setting not in unused:
             shown = "1/3" if value == 1 / 3 else str(value)
             assert [default.strip("`") for default in own] == [shown], (setting, rows)
+
+
+def imported(code: str) -> set[tuple[str, str]]:
+    """Module and name of all that code imports from this package."""
+    return {
+        (node.module, alias.name)
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+        if node.module.partition(".")[0] == "heterofedsyn"
+    }
+
+
+def test_what_method_authors_import_is_what_the_page_of_methods_tells_of() -> None:
+    table = METHODS_PAGE.read_text("utf-8").partition("What `heterofedsyn.methods` holds:")[2]
+    rows = re.findall(r"^\| (`[^|]+`) \|", table.partition("\n## ")[0], re.MULTILINE)
+    told = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(told) == sorted(methods.__all__)
+    used = {
+        pair for b in blocks(METHODS_PAGE) if b.language == "python" for pair in imported(b.text)
+    }
+    assert {name for module, name in used if module == "heterofedsyn.methods"} <= {*told}
+    elsewhere = {"heterofedsyn", "heterofedsyn.methods", "heterofedsyn.simulate.hospitals"}
+    assert {module for module, _ in used} == elsewhere
+
+
+def test_the_example_of_a_method_is_short() -> None:
+    (code,) = (block for block in blocks(METHODS_PAGE) if block.words == ("chain.py",))
+    assert len(code.text.splitlines()) <= 60
 
 
 @pytest.mark.thorough

@@ -87,6 +87,7 @@ def test_a_query_that_was_sent_is_asked_again_in_the_same_bytes_or_not_at_all(
     assert [query.number for query, _ in sites.asked].count(2) == 2
 
 
+@pytest.mark.quick
 def test_below_quorum_the_rounds_before_are_kept_and_the_rest_is_asked_again(
     tmp_path: Path,
 ) -> None:

@@ -130,6 +130,19 @@ def test_a_person_moves_no_more_integers_and_no_further_than_a_statistic_says(
     assert math.sqrt(float((change**2).sum())) <= rows * statistic.sensitivity(table.domain)
 
 
+@given(tables(), st.data())
+def test_where_rows_are_partitioned_each_adds_one_to_one_integer(
+    table: EncodedTable, data: st.DataObject
+) -> None:
+    statistic = data.draw(statistics(table.domain))
+    integers = statistic.exact(TableCounts(table)).values
+    if statistic.partitions:
+        assert integers.min() >= 0
+        assert integers.sum() == table.rows
+    assert statistic.tells_total == (statistic.partitions and len(statistic.attributes) < 2)
+    assert (statistic.level is None) == (not isinstance(statistic, Haar))
+
+
 @pytest.mark.parametrize("kind", SketchKind)
 def test_the_record_in_the_longest_sketch_row_attains_the_price(kind: SketchKind) -> None:
     domain = Domain(("a0", "a1"), (9, 11))

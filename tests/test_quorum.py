@@ -88,6 +88,7 @@ FAULTS: dict[str, Change] = {
 }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("reason", FAULTS)
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_site_without_a_good_answer_is_left_out_and_named(reason: str, first: int) -> None:
@@ -407,6 +408,7 @@ def test_totals_come_from_flat_one_ways_too_by_inverse_variance() -> None:
     assert roll.take(answered({"a": 5.0})).factor == pytest.approx((a + b) / a)
 
 
+@pytest.mark.quick
 def test_nobody_missing_changes_no_byte(tmp_path: Path) -> None:
     study, sites = study_of("wavetree", quorum=1)
     lenient = changed(study, sites, lambda answer: answer).save(tmp_path / "a")

@@ -21,16 +21,9 @@ from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.consent import recorded, withdraw
 from heterofedsyn.site.ledger.answers import Kept
 from heterofedsyn.site.ledger.books import Books
-from heterofedsyn.site.receipt import (
-    BookedRepair,
-    Receipt,
-    SignedReceipt,
-    canonical,
-    issue,
-    make_key,
-    read_public_key,
-)
+from heterofedsyn.site.receipt import BookedRepair, Receipt, SignedReceipt, canonical, issue
 from heterofedsyn.site.settings import SiteSettings
+from heterofedsyn.site.signing import make_key, read_public_key
 from site_support import NOW, WHO, approved_study, make_message, make_site, write_rows
 
 pytestmark = pytest.mark.thorough
@@ -213,6 +206,7 @@ def test_a_file_that_is_no_receipt_is_refused_in_one_line(
         SignedReceipt.load(tmp_path / "missing")
 
 
+@pytest.mark.quick
 def test_a_known_key_must_be_the_one_that_signed(
     place: Path, tmp_path: Path, signed: SignedReceipt
 ) -> None:
@@ -241,6 +235,7 @@ def signed_as_it_is(place: Path, signed: SignedReceipt, receipt: Receipt) -> Sig
     return SignedReceipt(receipt, signed.key, signature)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "change",
     [

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,13 @@ from hypothesis import strategies as st
 
 from heterofedsyn import FederatedSynthesizer, Release, Schema, load
 from heterofedsyn.errors import HeterofedsynError, ReleaseError, UsageError
-from heterofedsyn.hub import release as release_module
-from heterofedsyn.hub.release import MODEL_FORMAT, MOST_RELEASED, check_target
+from heterofedsyn.hub.release import (
+    MODEL_FORMAT,
+    MOST_RELEASED,
+    check_target,
+    model_file,
+    sampling,
+)
 from invented import SCHEMA, names, patients
 
 pytestmark = pytest.mark.sweep
@@ -600,7 +605,7 @@ def test_a_failure_in_the_middle_leaves_nothing(
     def fail(*_: object) -> bytes:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(release_module, "_pack", fail)
+    monkeypatch.setattr(model_file, "pack", fail)
     with pytest.raises(HeterofedsynError, match=r"cannot write .*: No space left on device"):
         release.save(tmp_path / "new" / "deep" / "release")
     assert names(tmp_path) == set()
@@ -615,7 +620,7 @@ def test_a_failure_in_the_middle_leaves_the_former_release(
     def fail(*_: object) -> bytes:
         raise error
 
-    monkeypatch.setattr(release_module, "_pack", fail)
+    monkeypatch.setattr(model_file, "pack", fail)
     with pytest.raises(error):
         release.save(folder, rows=3, overwrite=True)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -653,6 +658,34 @@ def test_a_release_is_not_replaced_unasked(release: Release, folder: Path) -> No
         release.save(folder)
 
 
+def test_copies_are_the_same_files_of_rows_drawn_once(
+    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw, drawn = sampling.draw, []
+
+    def counted(*asked: Any) -> Generator[Any]:
+        drawn.append(asked)
+        return draw(*asked)
+
+    monkeypatch.setattr(sampling, "draw", counted)
+    first, second, third = (tmp_path / name for name in ("first", "second", "deep/third"))
+    assert release.save(first, rows=20, copies=[second, third]) == first
+    assert len(drawn) == 1
+    written = {path.name: path.read_bytes() for path in first.iterdir()}
+    assert {*written} == {*PARTS, "synthetic.csv", "synthetic.parquet"}
+    for copy in (second, third):
+        assert {path.name: path.read_bytes() for path in copy.iterdir()} == written
+    assert names(tmp_path) == {"first", "second", "deep"}
+
+
+def test_nothing_is_written_if_a_copy_has_no_place(release: Release, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match="something else"):
+        release.save(tmp_path / "new", overwrite=True, copies=[tmp_path / "full"])
+    assert names(tmp_path) == {"full"}
+
+
 @pytest.mark.parametrize("missing", PARTS)
 def test_a_folder_that_only_looks_like_a_release_stays(folder: Path, missing: str) -> None:
     (folder / missing).unlink()
@@ -663,14 +696,14 @@ def test_a_folder_that_only_looks_like_a_release_stays(folder: Path, missing: st
 SLOW = """
 import os, sys, time
 from pathlib import Path
-from heterofedsyn.hub import release
+from heterofedsyn.hub.release import model_file
 from heterofedsyn.cli.app import main
 
 def slow(*_):
     Path("writing").touch()
     time.sleep(60)
 
-release._pack = slow
+model_file.pack = slow
 sys.argv[1:] = ["simulate", "--schema", "s.toml", "--data", "d.csv", "--epsilon", "2", "--delta",
     "1e-9", "--seed", "5", "--method", "independent", "--out", "out/release"]
 main()

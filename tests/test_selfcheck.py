@@ -46,7 +46,6 @@ def answered(place: Path) -> SiteSettings:
     return settings
 
 
-@pytest.mark.thorough
 def test_a_sound_site_passes_and_says_what_was_checked(tmp_path: Path) -> None:
     settings = answered(tmp_path)
     with books_of(settings) as books:
@@ -56,6 +55,7 @@ def test_a_sound_site_passes_and_says_what_was_checked(tmp_path: Path) -> None:
     assert not any("remark" in line for line in lines)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("found", ["0.14.1", "0.14.0", "0.9.2", "0.14.1rc1"])
 def test_an_opendp_that_is_known_to_be_biased_is_refused(
     monkeypatch: pytest.MonkeyPatch, found: str
@@ -123,6 +123,7 @@ def test_draws_that_are_used_twice_are_refused(again: Callable[[Integers], Integ
         selfcheck.check_noise(Changed(lambda drawn, sigma: again(drawn[: drawn.size // 2])))
 
 
+@pytest.mark.quick
 def test_noise_with_a_seed_is_refused_whatever_it_says() -> None:
     class Sly(SimulatedNoise):
         simulated = False
@@ -133,7 +134,6 @@ def test_noise_with_a_seed_is_refused_whatever_it_says() -> None:
     selfcheck.check_fresh(SecureNoise())
 
 
-@pytest.mark.thorough
 def test_both_sources_pass() -> None:
     selfcheck.check_noise(SecureNoise())
     selfcheck.check_noise(SimulatedNoise(1, "site"))

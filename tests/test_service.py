@@ -97,11 +97,11 @@ def serving(
     agent: Answering,
     settings: SiteSettings,
     log: Callable[[str], None] = lambda line: None,
-    seconds: float = 30.0,
+    **seconds: float,
 ) -> Iterator[Service]:
     """A service in a thread of its own; stopped, and found to have stopped, at the end."""
     write_settings(settings)
-    with Service(agent, settings, log=log, request_seconds=seconds) as service:
+    with Service(agent, settings, log=log, **seconds) as service:
         thread = threading.Thread(target=service.run)
         thread.start()
         try:
@@ -144,6 +144,7 @@ def until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
 # WHO MAY ASK
 
 
+@pytest.mark.quick
 def test_folder_and_socket_have_exactly_the_modes_that_let_the_group_in(place: Path) -> None:
     settings = make_settings(place, group="2" if os.geteuid() == 0 else str(os.getegid()))
     former = os.umask(0)
@@ -229,7 +230,6 @@ def as_user(user: int, *words: str | Path, shared: int = SHARED) -> list[str]:
 
 
 @root_only
-@pytest.mark.thorough
 def test_the_engine_of_another_user_is_answered_and_a_stranger_is_not(place: Path) -> None:
     place.chmod(0o755)
     for name, user in (("home", AGENT), ("vault", AGENT)):
@@ -273,7 +273,8 @@ def test_the_engine_of_another_user_is_answered_and_a_stranger_is_not(place: Pat
         as_user(AGENT, "site", "serve", *where), env=environment, stderr=subprocess.PIPE, text=True
     )
     try:
-        until(settings.socket.exists)
+        # It is there first, closed to all others, and then open to the group.
+        until(lambda: settings.socket.exists() and settings.socket.lstat().st_mode & 0o060 != 0)
         at = settings.socket.lstat()
         assert (at.st_uid, at.st_gid, stat.S_IMODE(at.st_mode)) == (AGENT, SHARED, 0o660)
         folder = run_folder.lstat()
@@ -410,7 +411,7 @@ def half_open(settings: SiteSettings) -> Iterator[tuple[socket.socket, socket.so
 
 def test_half_open_connections_do_not_hold_up_others(place: Path) -> None:
     settings = make_settings(place)
-    with serving(Echo(), settings, seconds=600.0), half_open(settings) as waiting:
+    with serving(Echo(), settings, request_seconds=600.0), half_open(settings) as waiting:
         assert ask(settings.socket, b"quick", 60) == b"quick"
         for connection in waiting:
             connection.setblocking(False)
@@ -421,7 +422,10 @@ def test_half_open_connections_do_not_hold_up_others(place: Path) -> None:
 def test_half_open_connections_end(place: Path) -> None:
     settings = make_settings(place)
     said: list[str] = []
-    with serving(Echo(), settings, said.append, seconds=2.0), half_open(settings) as waiting:
+    with (
+        serving(Echo(), settings, said.append, request_seconds=2.0),
+        half_open(settings) as waiting,
+    ):
         for connection in waiting:
             assert connection.recv(1) == b""
         until(lambda: sum("did not arrive" in line for line in said) == 2)
@@ -431,7 +435,7 @@ def test_a_client_that_does_not_take_its_answer_holds_up_nobody(place: Path) -> 
     settings = make_settings(place)
     said: list[str] = []
     with (
-        serving(Echo(times=2**22), settings, said.append, seconds=1.0),
+        serving(Echo(times=2**22), settings, said.append, request_seconds=1.0),
         connected(settings) as lazy,
     ):
         lazy.sendall(LENGTH.pack(4) + b"much")
@@ -529,6 +533,7 @@ def test_an_unforeseen_error_tells_the_hub_nothing_and_the_log_no_value(place: P
     assert not any("secret" in line for line in said)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("reason", "word"),
     [
@@ -569,19 +574,14 @@ def test_without_an_agent_the_answer_is_unavailable(place: Path) -> None:
 # STOPPING
 
 
+@pytest.mark.quick
 def test_who_asked_before_the_end_is_answered_and_half_open_connections_are_not_waited_for(
     place: Path,
 ) -> None:
     settings = make_settings(place)
-    write_settings(settings)
     agent = Echo()
     agent.free.clear()
-    with (
-        ThreadPoolExecutor(1) as pool,
-        Service(agent, settings, log=lambda line: None) as service,
-    ):
-        thread = threading.Thread(target=service.run)
-        thread.start()
+    with ThreadPoolExecutor(1) as pool, serving(agent, settings) as service:
         asked = pool.submit(ask, settings.socket, b"in time", 30)
         with connected(settings) as idle:
             until(lambda: len(service._threads) == 2 and len(service._asking) == 1)
@@ -590,8 +590,6 @@ def test_who_asked_before_the_end_is_answered_and_half_open_connections_are_not_
             until(lambda: not settings.socket.exists())
             agent.free.set()
             assert asked.result() == b"in time"
-            thread.join(10)
-            assert not thread.is_alive()
 
 
 class Gate:
@@ -618,14 +616,12 @@ def test_at_the_end_who_has_the_turn_is_answered_and_who_waits_is_refused_and_ch
     with (
         Books.open(settings.folder, settings.anchor) as books,
         ThreadPoolExecutor(6) as pool,
-        Service(
+        serving(
             agent := Agent(settings, books, noise=gate, log=lambda line: None),
             settings,
-            log=said.append,
+            said.append,
         ) as service,
     ):
-        thread = threading.Thread(target=service.run)
-        thread.start()
         try:
             asked = pool.submit(ask, settings.socket, first, 60)
             assert gate.begun.wait(60)
@@ -641,10 +637,7 @@ def test_at_the_end_who_has_the_turn_is_answered_and_who_waits_is_refused_and_ch
                 agent.answer(others[0])
         finally:
             gate.free.set()
-            service.stop()
         assert decode(asked.result(30), Answer).site == "elmwood"
-        thread.join(30)
-        assert not thread.is_alive()
     account = Books.read(settings.folder, settings.anchor)
     assert [charged.label for charged in account.charges] == ["question 0"]
     assert sum("the agent stops" in line for line in said) == len(others)
@@ -656,24 +649,15 @@ def test_an_answer_that_waits_for_its_tick_leaves_before_the_end(place: Path) ->
     with (
         Books.open(settings.folder, settings.anchor) as books,
         ThreadPoolExecutor(1) as pool,
-        Service(
-            Agent(settings, books, log=lambda line: None),
-            settings,
-            log=lambda line: None,
-            stop_seconds=2.0,
-        ) as service,
     ):
-        thread = threading.Thread(target=service.run)
-        thread.start()
-        asked = pool.submit(ask, settings.socket, make_message(study, 1, 0.1), 60)
-        until(lambda: bool(books.account.answers))
-        service.stop()
-        thread.join(30)
+        agent = Agent(settings, books, log=lambda line: None)
+        with serving(agent, settings, stop_seconds=2.0) as service:
+            asked = pool.submit(ask, settings.socket, make_message(study, 1, 0.1), 60)
+            until(lambda: bool(books.account.answers))
         assert not service.busy, "what was charged and is ready was left behind"
         assert decode(asked.result(30), Answer).site == "elmwood"
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_answering_leaves_nothing_half_written(
     place: Path, how: signal.Signals
@@ -725,14 +709,9 @@ def test_a_second_agent_on_the_same_ledger_refuses_to_start(place: Path) -> None
 
 def test_a_signal_after_the_end_reaches_no_other_connection(place: Path) -> None:
     settings = make_settings(place)
-    service = Service(Echo(), settings, log=lambda line: None)
-    with service:
+    with serving(Echo(), settings) as service:
         assert service._listener is not None
         number = service._listener.fileno()
-        thread = threading.Thread(target=service.run)
-        thread.start()
-        service.stop()
-        thread.join(30)
     # The number of a closed socket is soon that of another.
     here, there = socket.socketpair()
     with here, there, ExitStack() as stack:

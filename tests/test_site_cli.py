@@ -184,7 +184,6 @@ def test_init_refuses_in_one_line_and_leaves_nothing(
     assert sorted(steward.place.rglob("*")) == before
 
 
-@pytest.mark.thorough
 def test_init_asks_on_a_terminal_for_what_was_not_given(steward: Steward) -> None:
     words = steward.init(name=None, delta=None, study_epsilon=None)
     ours, theirs = pty.openpty()
@@ -359,7 +358,6 @@ def test_what_was_previewed_is_approved_and_nothing_else(steward: Steward) -> No
         assert f"approved {told}" in said.out
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("word", "code"), [(b"y\n", 0), (b"n\n", 130), (b"\n", 130)])
 def test_consent_is_confirmed_on_a_terminal(steward: Steward, word: bytes, code: int) -> None:
     make_site(steward.place)

@@ -132,7 +132,7 @@ def measured(statistics: tuple[Measured, ...], variance: float, seed: int) -> li
         Measurement(
             statistic,
             Noisy(
-                np.asarray(statistic.exact(counts), dtype=np.float64)
+                np.asarray(statistic.exact(counts).values, dtype=np.float64)
                 + rng.normal(0, variance**0.5, statistic.integers(DOMAIN)),
                 variance,
             ),

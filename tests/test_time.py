@@ -60,9 +60,10 @@ from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.answering import Desk, Price
 from heterofedsyn.site.consent import recorded
 from heterofedsyn.site.counting import Counted, count
-from heterofedsyn.site.receipt import issue, make_key
+from heterofedsyn.site.receipt import issue
 from heterofedsyn.site.schedule import COARSEST, on_tick
 from heterofedsyn.site.settings import SiteSettings, propose
+from heterofedsyn.site.signing import make_key
 from heterofedsyn.sources import csv_file, read
 from heterofedsyn.sources._csv_lines import Lines
 from heterofedsyn.sources.csv_file import CsvSource

@@ -13,7 +13,8 @@ from fuzz.law import folder, lawful
 from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.consent import recorded
 from heterofedsyn.site.ledger.books import Books
-from heterofedsyn.site.receipt import Receipt, SignedReceipt, canonical, issue, read_public_key
+from heterofedsyn.site.receipt import Receipt, SignedReceipt, canonical, issue
+from heterofedsyn.site.signing import read_public_key
 from site_support import NOW, approved_study, make_message, make_site
 
 FORM = "json"

@@ -25,7 +25,8 @@ from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.protocol import Study, encode
 from heterofedsyn.schema import EncodedTable
 from heterofedsyn.site.consent import read_consent
-from heterofedsyn.site.receipt import issue, make_key
+from heterofedsyn.site.receipt import issue
+from heterofedsyn.site.signing import make_key
 
 _SCHEMA = plain_schema(3, 2)
 _ISSUED = datetime(2026, 2, 3, tzinfo=UTC)

@@ -97,11 +97,11 @@ class Counts(ABC):
                 room -= cells
         asked = [view for view in views if clique_of(view) not in often]
         asked += often.values()
-        found = dict(zip(asked, self._count(asked) if asked else (), strict=True))
+        counted = dict(zip(asked, self._count(asked) if asked else (), strict=True))
         return {
-            view: found[view]
-            if view in found
-            else _added_up(found[often[clique_of(view)]], clique_of(view), view, self.domain)
+            view: counted[view]
+            if view in counted
+            else _added_up(counted[often[clique_of(view)]], clique_of(view), view, self.domain)
             for view in views
         }
 
@@ -125,12 +125,12 @@ class TableCounts(Counts):
         merging: list[View] = []
         for view in views:
             (plain if all(groups is None for _, groups in view) else merging).append(view)
-        found = dict(zip(plain, count_views(self._tables, plain, self.domain), strict=True))
+        counted = dict(zip(plain, count_views(self._tables, plain, self.domain), strict=True))
         while merging:
             some = merging[: self._at_once(merging)]
             merging = merging[len(some) :]
-            found |= zip(some, count_views(self._tables, some, self.domain), strict=True)
-        return [found[view] for view in views]
+            counted |= zip(some, count_views(self._tables, some, self.domain), strict=True)
+        return [counted[view] for view in views]
 
     def _at_once(self, views: Sequence[View]) -> int:
         """How many of the views can be counted at once without copying too many codes."""
@@ -150,7 +150,7 @@ class PairCounts(Counts):
         self, domain: Domain, rows: int, tables: Sequence[Marginal], size: int | None = None
     ) -> None:
         super().__init__(domain, rows, size)
-        self._tables = {found.clique: found.counts for found in tables}
+        self._tables = {table.clique: table.counts for table in tables}
 
     def _count(self, views: Sequence[View]) -> list[Integers]:
         return [self._view(view) for view in views]
@@ -186,8 +186,8 @@ def count_views(
             single[view] += count_single(mapped, name[view[0]]).counts
         if pairs:
             joint.add(mapped, threads)
-    found = single | {v: both.counts for v, both in zip(pairs, joint.close(), strict=True)}
-    return [found[view] for view in views]
+    counted = single | {v: both.counts for v, both in zip(pairs, joint.close(), strict=True)}
+    return [counted[view] for view in views]
 
 
 def _mapped(block: Block, sides: Sequence[Side], inner: Domain) -> Block:

@@ -31,7 +31,7 @@ def cover(pairs: tuple[Pair, ...], sizes: tuple[int, ...], rows: int) -> tuple[G
     for one, other in pairs:
         beside[one].add(other)
         beside[other].add(one)
-    found: list[Group] = []
+    groups: list[Group] = []
     for one, other in pairs:
         if other not in beside[one]:
             continue  # in a triple already
@@ -43,8 +43,8 @@ def cover(pairs: tuple[Pair, ...], sizes: tuple[int, ...], rows: int) -> tuple[G
         for a, b in combinations(group, 2):
             beside[a].discard(b)
             beside[b].discard(a)
-        found.append(group)
-    return tuple(found)
+        groups.append(group)
+    return tuple(groups)
 
 
 def _choose(fitting: Iterable[int], beside: Mapping[int, set[int]]) -> int | None:

@@ -37,15 +37,25 @@ class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether every row adds one to exactly one of the integers: none is negative then, and they
     add up to the number of rows."""
 
+    attributes: Clique
+
     @property
     def tells_total(self) -> bool:
         """Whether the number of rows is told by it: by the total and 1-ways, not by pairs."""
-        return False
+        return self.partitions and len(self.attributes) < 2
 
     @property
     def level(self) -> int | None:
         """Which level of halving it is of, if it is of one."""
         return None
+
+    def views(self) -> tuple[View, ...]:
+        """The exact marginals it is made from."""
+        return (whole(self.attributes),)
+
+    def work(self, domain: Domain) -> int:
+        """How many cells it takes to answer."""
+        return domain.cells(self.attributes)
 
     def sensitivity(self, domain: Domain) -> float:
         """How far one record can move the release (L2); each kind says it."""
@@ -69,26 +79,12 @@ class Flat(_Kind, frozen=True, forbid_unknown_fields=True, tag="flat"):
 
     partitions: ClassVar[bool] = True
 
-    attributes: Clique
-
-    @property
-    def tells_total(self) -> bool:
-        return len(self.attributes) == 1
-
     def check(self, domain: Domain) -> None:
         """Refuse what is no clique of the domain or too large to answer."""
         _check_clique(self.attributes, domain, most=2)
 
-    def views(self) -> tuple[View, ...]:
-        """The exact marginals it is made from."""
-        return (whole(self.attributes),)
-
     def integers(self, domain: Domain) -> int:
         """How many integers are released."""
-        return domain.cells(self.attributes)
-
-    def work(self, domain: Domain) -> int:
-        """How many cells it takes to answer."""
         return domain.cells(self.attributes)
 
     def sensitivity(self, domain: Domain) -> float:
@@ -111,7 +107,6 @@ class Flat(_Kind, frozen=True, forbid_unknown_fields=True, tag="flat"):
 class Sketched(_Kind, frozen=True, forbid_unknown_fields=True, tag="sketch"):
     """A random projection of a pair's counts."""
 
-    attributes: Clique
     width: int
     seed: int
     kind: SketchKind = SketchKind.SIGNS
@@ -125,9 +120,6 @@ class Sketched(_Kind, frozen=True, forbid_unknown_fields=True, tag="sketch"):
                 f"a sketch of width {self.width} is too large for pair {self.attributes}; "
                 "take fewer bins or a smaller width"
             )
-
-    def views(self) -> tuple[View, ...]:
-        return (whole(self.attributes),)
 
     def integers(self, domain: Domain) -> int:
         return self.width
@@ -168,21 +160,13 @@ class Sketched(_Kind, frozen=True, forbid_unknown_fields=True, tag="sketch"):
 class Dependence(_Kind, frozen=True, forbid_unknown_fields=True, tag="dependence"):
     """PrivSyn's n InDif of a pair, sum |C - A B / n|, in units of 1 / 1024; MATH section 4."""
 
-    attributes: Clique
-
     def check(self, domain: Domain) -> None:
         _check_clique(self.attributes, domain, most=2)
         if len(self.attributes) != 2:
             raise ProtocolError("a dependence score belongs to a pair of attributes")
 
-    def views(self) -> tuple[View, ...]:
-        return (whole(self.attributes),)
-
     def integers(self, domain: Domain) -> int:
         return 1
-
-    def work(self, domain: Domain) -> int:
-        return domain.cells(self.attributes)
 
     def sensitivity(self, domain: Domain) -> float:
         # The sum moves by at most 4 when a record comes or goes; rounding adds at most 1.
@@ -206,10 +190,6 @@ class Total(_Kind, frozen=True, forbid_unknown_fields=True, tag="total"):
     partitions: ClassVar[bool] = True
 
     attributes: tuple[()] = ()
-
-    @property
-    def tells_total(self) -> bool:
-        return True
 
     def check(self, domain: Domain) -> None:
         """There is nothing to refuse."""
@@ -244,9 +224,6 @@ class Haar(_Kind, frozen=True, forbid_unknown_fields=True, tag="haar"):
         _check_clique(self.attributes, domain, most=1)
         if not 0 <= self.level < haar_levels(domain.size(self.attributes[0])):
             raise ProtocolError(f"attribute {self.attributes[0]!r} has no level {self.level}")
-
-    def views(self) -> tuple[View, ...]:
-        return (whole(self.attributes),)
 
     def integers(self, domain: Domain) -> int:
         return 1 << self.level

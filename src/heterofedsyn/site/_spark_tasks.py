@@ -150,9 +150,9 @@ class Count:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         # One thread: Spark gives each core a worker of its own.
-        found = np.concatenate(count_views(self._tables(batches), self.views, self.domain, 1))
-        for slot, begin in enumerate(range(0, found.size, SLOT_CELLS)):
-            yield _slot(slot, found[begin : begin + SLOT_CELLS])
+        cells = np.concatenate(count_views(self._tables(batches), self.views, self.domain, 1))
+        for slot, begin in enumerate(range(0, cells.size, SLOT_CELLS)):
+            yield _slot(slot, cells[begin : begin + SLOT_CELLS])
 
     def _tables(self, batches: Batches) -> Iterator[Block]:
         kind = code_type(self.domain)

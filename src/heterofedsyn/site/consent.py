@@ -75,13 +75,13 @@ def check_study(settings: SiteSettings, study: Study) -> None:
     if plan.unit != settings.unit:
         # One row of a person can bring in another of theirs: a ledger of records would book a
         # quarter of what that costs, and one of persons too little for everybody with many rows.
-        found = "records" if plan.unit is None else f"units of {plan.unit!r}"
+        theirs = "records" if plan.unit is None else f"units of {plan.unit!r}"
         own = (
             "site protects records; the study must name no unit"
             if settings.unit is None
             else f"site's unit is {settings.unit!r}; the study needs that unit"
         )
-        raise NotApproved(f"the study protects {found}, but this {own}")
+        raise NotApproved(f"the study protects {theirs}, but this {own}")
     if plan.budget > settings.study_cap:
         raise NotApproved(
             f"the study may spend rho={plan.budget.rho:.6g}, more than the cap per study, "
@@ -113,16 +113,16 @@ def check_unit(settings: SiteSettings, account: Account) -> None:
         NotApproved: saying what the ledger protects, or which study would tell.
     """
     own = unit_name(settings.unit)
-    found = {account.unit} if account.unit else _units_charged(settings, account)
-    if len(found) > 1:
+    units = {account.unit} if account.unit else _units_charged(settings, account)
+    if len(units) > 1:
         raise NotApproved(
             f"the ledger in {settings.folder} was charged for studies that protect every "
-            f"{' and every '.join(map(repr, sorted(found)))}, so that its sum is a guarantee for "
+            f"{' and every '.join(map(repr, sorted(units)))}, so that its sum is a guarantee for "
             "neither; nothing more is answered from it: a ledger has one for life"
         )
-    if found - {own}:
+    if units - {own}:
         raise NotApproved(
-            f"the ledger in {settings.folder} protects every {found.pop()!r} since it was "
+            f"the ledger in {settings.folder} protects every {units.pop()!r} since it was "
             f"founded, but {SETTINGS} now says {own!r}; put the unit back as it was: a ledger has "
             "one for life"
         )

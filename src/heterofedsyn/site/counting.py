@@ -84,9 +84,9 @@ def check(
 
 def _on_spark(sources: Sequence[Source]) -> list[SparkSource]:
     """The sources, if Spark holds them and must count them where they are."""
-    found = [source for source in sources if isinstance(source, SparkSource)]
-    if found and len(found) < len(sources):
+    on_spark = [source for source in sources if isinstance(source, SparkSource)]
+    if on_spark and len(on_spark) < len(sources):
         raise UsageError(
             "tables of Spark cannot be put together with other tables; give all to Spark"
         )
-    return found
+    return on_spark

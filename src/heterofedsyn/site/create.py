@@ -9,8 +9,8 @@ from heterofedsyn._files import written_whole
 from heterofedsyn.errors import UsageError
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.site.ledger.books import Books
-from heterofedsyn.site.receipt import make_key
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
+from heterofedsyn.site.signing import make_key
 
 
 def found_site(settings: SiteSettings) -> str:

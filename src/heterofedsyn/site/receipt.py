@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
-import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -24,12 +20,12 @@ from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.site.consent import Consent
 from heterofedsyn.site.ledger.answers import Kept
-from heterofedsyn.site.ledger.entries import Account, Charged
+from heterofedsyn.site.ledger.entries import Account, Charged, hash_of
 from heterofedsyn.site.settings import SiteSettings
+from heterofedsyn.site.signing import is_signed, raw_key, sign
 
 RECEIPT_VERSION = 1
 MOST_RECEIPT_BYTES = 2**28
-MOST_KEY_BYTES = 2**12
 _SIGNED_AS = b"heterofedsyn receipt 1\n"
 """What a signature begins with, so that the key's word on a receipt is its word on nothing else."""
 
@@ -126,19 +122,19 @@ class SignedReceipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             UsageError: if it is anything else.
         """
         try:
-            found = msgspec.json.decode(data, type=cls)
+            signed = msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise UsageError(f"{name}: this is no receipt") from None
-        if found.receipt.version != RECEIPT_VERSION:
+        if signed.receipt.version != RECEIPT_VERSION:
             raise UsageError(
-                f"{name}: a receipt of version {found.receipt.version}, not {RECEIPT_VERSION}"
+                f"{name}: a receipt of version {signed.receipt.version}, not {RECEIPT_VERSION}"
             )
-        if data != found.to_bytes():
+        if data != signed.to_bytes():
             raise UsageError(
                 f"{name} is not as receipts are written, so other programs may read something else "
                 "in it; ask the site for the file itself"
             )
-        return found
+        return signed
 
     def save(self, path: Path) -> None:
         """Write the receipt as JSON."""
@@ -158,35 +154,15 @@ class SignedReceipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises:
             HeterofedsynError: saying which.
         """
-        if key is not None and _raw(key) != _raw(self.key):
+        if key is not None and raw_key(key) != raw_key(self.key):
             raise HeterofedsynError(
                 f"the receipt was signed with another key ({self.key}) than the one given"
             )
-        signing = _signing()
-        try:
-            public = signing.Ed25519PublicKey.from_public_bytes(_raw(self.key))
-            public.verify(_from_base64(self.signature), canonical(self.receipt))
-        except (ValueError, _invalid_signature()):
+        if not is_signed(canonical(self.receipt), self.key, self.signature):
             raise HeterofedsynError(
                 "the signature does not hold: the receipt was changed, or signed with another key"
-            ) from None
+            )
         _add_up(self.receipt)
-
-
-def make_key(path: Path) -> str:
-    """A new signing key in a file that only its owner can read; its public key in base64."""
-    key = _signing().Ed25519PrivateKey.generate()
-    from cryptography.hazmat.primitives import serialization
-
-    text = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-        file.write(text)
-    return _public(key)
 
 
 def issue(
@@ -203,7 +179,7 @@ def issue(
     if not charges:
         raise UsageError(f"study {short(study.fingerprint)} got nothing from this site yet")
     answered = {one.query: one.stored for one in account.answers}
-    found = [_released(settings.folder, one, answered.get(one.query)) for one in charges]
+    releases = [_released(settings.folder, one, answered.get(one.query)) for one in charges]
     spent = account.spent_on(study.fingerprint)
     receipt = Receipt(
         site=settings.name,
@@ -220,40 +196,22 @@ def issue(
         trust=plan.trust,
         spent_rho=spent.rho,
         spent_epsilon=spent.epsilon(plan.delta, plan.conversion),
-        simulated_noise=any(simulated for _, simulated in found),
+        simulated_noise=any(simulated for _, simulated in releases),
         consent_by=consent.who,
         consent_when=_day(consent.when),
-        releases=tuple(released for released, _ in found),
+        releases=tuple(released for released, _ in releases),
         repairs=tuple(BookedRepair(one.number, _day(one.when), one.rho) for one in account.repairs),
         ledger_number=account.number,
         ledger_head=account.head,
         issued=now.astimezone(UTC).strftime("%Y-%m-%d"),
         software=f"heterofedsyn {__version__}",
     )
-    key = _read_key(settings.key)
-    signature = base64.b64encode(key.sign(canonical(receipt))).decode()
-    return SignedReceipt(receipt, _public(key), signature)
+    return SignedReceipt(receipt, *sign(settings.key, canonical(receipt)))
 
 
 def canonical(receipt: Receipt) -> bytes:
     """The bytes that are signed: JSON with sorted keys and no spaces, after a fixed line."""
     return _SIGNED_AS + msgspec.json.encode(receipt, order="sorted")
-
-
-def read_public_key(text: str) -> str:
-    """A public key given in base64, or as the path of a file that holds it.
-
-    Raises:
-        UsageError: if it is neither.
-    """
-    path = Path(text)
-    try:
-        if path.is_file():
-            text = read_whole(path, MOST_KEY_BYTES).decode("ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        raise UsageError(f"{path}: this is no public key") from None
-    _raw(text)
-    return text
 
 
 def _day(moment: str) -> str:
@@ -266,9 +224,7 @@ def _day(moment: str) -> str:
 def _released(folder: Path, charged: Charged, stored: str | None) -> tuple[ReleasedAnswer, bool]:
     """What a charge paid for, and whether its noise was simulated."""
     kept = None if stored is None else Kept.to(charged.query, folder)
-    if stored is not None and (
-        kept is None or hashlib.sha256(kept.to_bytes()).hexdigest() != stored
-    ):
+    if stored is not None and (kept is None or hash_of(kept.to_bytes()) != stored):
         raise HeterofedsynError(
             f"the answer to query {short(charged.query)} may have left, but is no longer stored as "
             "it was; restore it from a copy, since a receipt must say what it was"
@@ -295,7 +251,7 @@ def _released(folder: Path, charged: Charged, stored: str | None) -> tuple[Relea
         label=charged.label,
         query=charged.query,
         rho=charged.rho,
-        answer=None if kept is None else hashlib.sha256(kept.answer).hexdigest(),
+        answer=None if kept is None else hash_of(kept.answer),
         parts=parts,
     )
     return entry, simulated
@@ -342,62 +298,3 @@ def _is_priced(part: Terms) -> bool:
 def _same(one: float, other: float) -> bool:
     """Whether two figures are equal up to what another machine may round."""
     return math.isclose(one, other, rel_tol=1e-9)
-
-
-def _raw(key: str) -> bytes:
-    try:
-        found = _from_base64(key)
-    except ValueError:
-        found = b""
-    if len(found) != 32:
-        raise UsageError(f"{key[:60]!r} is no public key: 32 bytes in base64, or a file of them")
-    return found
-
-
-def _from_base64(text: str) -> bytes:
-    """The bytes of a text, if it is the one text for them: decoders pass over the last bits.
-
-    Raises:
-        ValueError: if it is another.
-    """
-    found = base64.b64decode(text, validate=True)
-    if base64.b64encode(found).decode() != text:
-        raise ValueError("bits are left over")
-    return found
-
-
-def _public(key: Any) -> str:
-    return base64.b64encode(key.public_key().public_bytes_raw()).decode()
-
-
-def _read_key(path: Path) -> Any:
-    signing = _signing()
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    try:
-        key = load_pem_private_key(path.read_bytes(), password=None)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise HeterofedsynError(f"cannot read the signing key {path}: {reason}") from None
-    except (ValueError, TypeError):
-        raise HeterofedsynError(f"{path} is no signing key; restore it") from None
-    if not isinstance(key, signing.Ed25519PrivateKey):
-        raise HeterofedsynError(f"{path} is another kind of key, not Ed25519; restore it")
-    return key
-
-
-def _signing() -> Any:
-    """The library's Ed25519."""
-    try:
-        from cryptography.hazmat.primitives.asymmetric import ed25519
-    except ImportError:
-        raise UsageError(
-            "signing receipts needs the extra `site`: pip install 'heterofedsyn[site]'"
-        ) from None
-    return ed25519
-
-
-def _invalid_signature() -> type[Exception]:
-    from cryptography.exceptions import InvalidSignature
-
-    return InvalidSignature

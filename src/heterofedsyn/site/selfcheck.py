@@ -137,15 +137,15 @@ def check_ledger(settings: SiteSettings, books: Books) -> Iterator[str]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """A version as numbers, as far as it is one.
+    """A version as numbers, as far as it is one; an agent needs no library for those of one other.
 
     >>> _numbers("0.14.1"), _numbers("0.16.0a1") > (0, 14, 2)
     ((0, 14, 1), True)
     """
-    found = []
+    numbers = []
     for part in text.split(".")[:3]:
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
         if not digits:
             break
-        found.append(int(digits))
-    return tuple(found)
+        numbers.append(int(digits))
+    return tuple(numbers)

@@ -210,7 +210,7 @@ class SiteSettings:
         """The most that one study may spend."""
         return Budget.of(epsilon=self.study_epsilon, delta=self.delta)
 
-    @property
+    @cached_property
     def limits(self) -> Limits:
         """All that these settings hold a hub to."""
         return Limits(

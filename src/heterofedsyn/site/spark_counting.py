@@ -195,8 +195,8 @@ class _Reading:
         return self._fit(self._encoded())
 
     def _fit(self, encoded: DataFrame) -> Fit:
-        found = encoded.where("fit is not null").select("fit").collect()
-        return work.fit_of((row.fit for row in found), self.columns)
+        fits = encoded.where("fit is not null").select("fit").collect()
+        return work.fit_of((row.fit for row in fits), self.columns)
 
     def _encoded(self) -> DataFrame:
         """The rows as blocks of codes, made when they are first needed."""

@@ -46,13 +46,13 @@ def normal_base(
         if mass <= 0 or min(first.size, second.size) < 2:
             return None
         known = Noisy(noisy.values[inner], noisy.variance)
-        found = normal_base(
+        present = normal_base(
             known, first * (mass / first.sum()), second * (mass / second.sum()), mass
         )
-        if found is None:
+        if present is None:
             return None
         base: Floats = np.outer(rows, columns) / total
-        base[inner] = found
+        base[inner] = present
         return base
     independent = np.outer(rows, columns) / total
     first, second = _scores(rows), _scores(columns)

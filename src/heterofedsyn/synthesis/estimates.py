@@ -14,12 +14,12 @@ from heterofedsyn.synthesis.refine import refine
 
 def missing_apart(schema: Schema, groups: dict[str, Integers]) -> dict[str, bool]:
     """For every ordered attribute, whether its last group stands for missing values alone."""
-    found = {}
+    apart = {}
     for column in schema.columns:
         own = groups[column.name]
         if column.ordered:
-            found[column.name] = column.nullable and own.size > 1 and bool(own[-1] != own[-2])
-    return found
+            apart[column.name] = column.nullable and own.size > 1 and bool(own[-1] != own[-2])
+    return apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,13 +59,13 @@ class Estimates:
     @cached_property
     def residuals(self) -> dict[Clique, float]:
         """How far each pair is from independence; pairs whose dependence is left only."""
-        found = {}
+        weights = {}
         for pair, table in self.pairs.items():
             apart = table - np.outer(self.singles[pair[0]], self.singles[pair[1]]) / self.total
             weight = float(np.linalg.norm(apart)) / self.total
             if weight > 1e-6:
-                found[pair] = weight
-        return found
+                weights[pair] = weight
+        return weights
 
     def table(self, first: str, second: str) -> Floats:
         """A pair's table with the rows of the first attribute, whichever way it is stored."""

@@ -70,9 +70,9 @@ def run_pass(
     alpha = DECAY ** (turn // DECAY_EVERY)
     copying = 0.5 if turn % 2 == 0 else 1.0
     pairs = list(wanted)
-    found = count_pairs(EncodedTable(domain, codes.view()), pairs)
+    marginals = count_pairs(EncodedTable(domain, codes.view()), pairs)
     work = Work.of(codes.shape[1], max(map(domain.cells, pairs), default=1))
-    errors = [np.abs(wanted[m.clique].ravel() - m.counts).sum() for m in found]
+    errors = [np.abs(wanted[m.clique].ravel() - m.counts).sum() for m in marginals]
     for place in np.argsort(-np.array(errors), kind="stable"):
         step()
         first, second = pairs[place]

@@ -151,8 +151,8 @@ def _middles(lower: Floats, upper: Floats) -> Floats:
 
 def _correlations(latent: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):  # what never varies depends on nothing
-        found = np.nan_to_num(np.asarray(np.corrcoef(latent), dtype=np.float64))
-    shrunk = found * (1 - SHRINKAGE)
+        correlation = np.nan_to_num(np.asarray(np.corrcoef(latent), dtype=np.float64))
+    shrunk = correlation * (1 - SHRINKAGE)
     np.fill_diagonal(shrunk, 1.0)
     return shrunk
 

@@ -103,7 +103,11 @@ class Targets:
         return {grid: noisy.shaped(grid.shape) for grid, noisy in self._all(Grouped)}
 
     def _all(self, kind: type[Kind]) -> list[tuple[Kind, Noisy]]:
-        return [(found, noisy) for found, noisy in self.combined.items() if isinstance(found, kind)]
+        return [
+            (statistic, noisy)
+            for statistic, noisy in self.combined.items()
+            if isinstance(statistic, kind)
+        ]
 
     @cached_property
     def pairs(self) -> tuple[Clique, ...]:

@@ -73,22 +73,22 @@ def steps(estimates: Estimates) -> tuple[Step, ...]:
     for first, second in spanning_forest(others):
         beside[first].append(second)
         beside[second].append(first)
-    found: dict[str, Step] = {}
+    order: dict[str, Step] = {}
     if label is not None:
-        found[label] = Step(label, None, False)
+        order[label] = Step(label, None, False)
     roots = sorted(estimates.domain.names, key=lambda name: -with_label.get(name, 0.0))
     for root in roots:
-        if root in found:
+        if root in order:
             continue
-        found[root] = Step(root, None, root in with_label)
+        order[root] = Step(root, None, root in with_label)
         waiting = [root]
         while waiting:
             parent = waiting.pop(0)
             for child in beside[parent]:
-                if child not in found:
-                    found[child] = Step(child, parent, child in with_label)
+                if child not in order:
+                    order[child] = Step(child, parent, child in with_label)
                     waiting.append(child)
-    return tuple(found.values())
+    return tuple(order.values())
 
 
 def _sample(estimates: Estimates, rows: int, rng: np.random.Generator) -> dict[str, Codes]:
@@ -134,14 +134,14 @@ def _child(
         return allocate_within(columns[parent], pair, rng)
     labels, parents = estimates.singles[label].size, pair.shape[0]
     strata = columns[label].astype(np.int64) * parents + columns[parent]
-    found = np.bincount(strata, minlength=labels * parents).reshape(labels, parents)
-    joint = _joint(found.astype(np.float64), estimates.table(label, name), pair)
+    drawn = np.bincount(strata, minlength=labels * parents).reshape(labels, parents)
+    joint = _joint(drawn.astype(np.float64), estimates.table(label, name), pair)
     return allocate_within(strata, joint.reshape(labels * parents, -1), rng)
 
 
-def _joint(found: Floats, label_child: Floats, parent_child: Floats) -> Floats:
+def _joint(drawn: Floats, label_child: Floats, parent_child: Floats) -> Floats:
     """A table of (label, parent, child) with these three pairs, by iterative fitting."""
-    label_parent = found + 1e-6
+    label_parent = drawn + 1e-6
     label_parent *= parent_child.sum() / label_parent.sum()
     joint = label_parent[:, :, None] * label_child[:, None, :]
     for _ in range(JOINT_ROUNDS):
@@ -151,5 +151,5 @@ def _joint(found: Floats, label_child: Floats, parent_child: Floats) -> Floats:
     return joint
 
 
-def _ratio(wanted: Floats, found: Floats) -> Floats:
-    return np.divide(wanted, found, out=np.zeros_like(wanted), where=found > 0)
+def _ratio(wanted: Floats, fitted: Floats) -> Floats:
+    return np.divide(wanted, fitted, out=np.zeros_like(wanted), where=fitted > 0)

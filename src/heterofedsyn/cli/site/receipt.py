@@ -58,7 +58,8 @@ def verify(
 ) -> None:
     """Check a receipt: its signature and its figures."""
     from heterofedsyn.protocol.plan import unit_column
-    from heterofedsyn.site.receipt import SignedReceipt, read_public_key
+    from heterofedsyn.site.receipt import SignedReceipt
+    from heterofedsyn.site.signing import read_public_key
 
     signed = SignedReceipt.load(file)
     signed.check(None if key is None else read_public_key(key))

@@ -58,9 +58,9 @@ def read_footer(file: BufferedReader) -> Footer:
     data = file.read(length)
     file.seek(0)
     try:
-        found = _Compact(data).struct(0)
-        groups = tuple((group[3], tuple(map(_chunk, group[1]))) for group in found[4])
-        footer = Footer(found[3], groups)
+        fields = _Compact(data).struct(0)
+        groups = tuple((group[3], tuple(map(_chunk, group[1]))) for group in fields[4])
+        footer = Footer(fields[3], groups)
     except (IndexError, KeyError, TypeError, AttributeError, struct.error):
         raise NoFooter from None
     numbers = [footer.rows, *(rows for rows, _ in groups)]
@@ -69,9 +69,9 @@ def read_footer(file: BufferedReader) -> Footer:
     return footer
 
 
-def _chunk(found: dict[int, Any]) -> Chunk:
-    facts = found[3]
-    chunk = Chunk(frozenset(facts[2]), facts[4], facts[5], facts[6], 1 in found)
+def _chunk(fields: dict[int, Any]) -> Chunk:
+    facts = fields[3]
+    chunk = Chunk(frozenset(facts[2]), facts[4], facts[5], facts[6], 1 in fields)
     if not all(isinstance(fact, int) for fact in (chunk.codec, chunk.values, chunk.unfolded)):
         raise NoFooter
     return chunk
@@ -84,13 +84,13 @@ class _Compact:
         self._data, self._at = data, 0
 
     def struct(self, depth: int) -> dict[int, Any]:
-        found: dict[int, Any] = {}
+        fields: dict[int, Any] = {}
         number = 0
         while head := self._byte():
             number = number + (head >> 4) if head >> 4 else self._whole()
             kind = head & 15
-            found[number] = kind == 1 if kind in (1, 2) else self._value(kind, depth + 1)
-        return found
+            fields[number] = kind == 1 if kind in (1, 2) else self._value(kind, depth + 1)
+        return fields
 
     def _value(self, kind: int, depth: int) -> Any:
         if depth > _DEEPEST:
@@ -128,14 +128,14 @@ class _Compact:
         return self._data[self._at - many : self._at]
 
     def _varint(self) -> int:
-        found = 0
+        number = 0
         for shift in range(0, 70, 7):
             byte = self._byte()
-            found |= (byte & 127) << shift
+            number |= (byte & 127) << shift
             if byte < 128:
-                return found
+                return number
         raise NoFooter
 
     def _whole(self) -> int:
-        found = self._varint()
-        return (found >> 1) ^ -(found & 1)
+        zigzag = self._varint()
+        return (zigzag >> 1) ^ -(zigzag & 1)

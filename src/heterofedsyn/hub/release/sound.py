@@ -139,10 +139,10 @@ def _check_terms(run: RunRecord, statement: PrivacyStatement) -> None:
 
 def _check_pairs(run: RunRecord, domain: Domain) -> None:
     known = {*domain.pairs()}
-    found = [pair.attributes for pair in run.pairs]
-    if not known.issuperset(found):
+    pairs = [pair.attributes for pair in run.pairs]
+    if not known.issuperset(pairs):
         raise ReleaseError("pairs name something that is no pair of the schema's columns")
-    if len({*found}) != len(found):
+    if len({*pairs}) != len(pairs):
         raise ReleaseError("pairs name a pair twice")
     for pair in run.pairs:
         if pair.score is not None:
@@ -170,10 +170,10 @@ def _check_differences(run: RunRecord, domain: Domain) -> None:
 
 
 def _sites(what: str, names: Iterable[str]) -> None:
-    found = [*names]
-    _length(what, found, MOST_ENTRIES)
-    _texts("a site's name", found)
-    if not found or len({*found}) != len(found):
+    sites = [*names]
+    _length(what, sites, MOST_ENTRIES)
+    _texts("a site's name", sites)
+    if not sites or len({*sites}) != len(sites):
         raise ReleaseError(f"{what} must name at least one site, and none twice")
 
 
@@ -190,13 +190,13 @@ def _figure(
         raise ReleaseError(f"{what} is impossible")
 
 
-def _length(what: str, found: Sized, most: int) -> None:
-    if len(found) > most:
-        raise ReleaseError(f"{what} has {len(found):,} entries, more than {most:,}")
+def _length(what: str, entries: Sized, most: int) -> None:
+    if len(entries) > most:
+        raise ReleaseError(f"{what} has {len(entries):,} entries, more than {most:,}")
 
 
-def _texts(what: str, found: Iterable[str]) -> None:
-    for text in found:
+def _texts(what: str, texts: Iterable[str]) -> None:
+    for text in texts:
         _length(what, text, MOST_LETTERS)
         if any(unicodedata.category(letter) == "Cc" for letter in text):
             raise ReleaseError(f"{what} holds control characters")

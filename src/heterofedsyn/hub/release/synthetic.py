@@ -154,17 +154,17 @@ def _parquet(file: BufferedReader) -> ParquetFile:
     return ParquetFile(file, read_dictionary=texts, pre_buffer=False, buffer_size=2**20)
 
 
-def _is_drawn(schema: Schema, found: pa.Schema) -> bool:
+def _is_drawn(schema: Schema, stored: pa.Schema) -> bool:
     """Whether a file has the columns that `decode` gives, with text as dictionaries."""
     import pyarrow as pa
 
     none = EncodedTable(schema.domain, np.zeros((len(schema.columns), 0), np.uint8))
     drawn = decode(schema, none, np.random.default_rng(0)).schema
-    return drawn.names == found.names and all(
+    return drawn.names == stored.names and all(
         pa.types.is_dictionary(there) and there.value_type == wanted
         if pa.types.is_string(wanted)
         else there == wanted or (there, wanted) == (pa.timestamp("ms"), pa.timestamp("s"))
-        for there, wanted in zip(found.types, drawn.types, strict=True)
+        for there, wanted in zip(stored.types, drawn.types, strict=True)
     )
 
 

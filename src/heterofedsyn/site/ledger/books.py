@@ -91,7 +91,7 @@ class Books:
                         )
                 (folder / ANSWERS).mkdir(mode=0o700, exist_ok=True)
                 chain = Chain.begun(unit)
-                write(folder / LEDGER, chain.data)
+                write(folder / LEDGER, chain.to_bytes())
                 write_anchor(place_of(anchor), chain)
 
     @classmethod

@@ -211,8 +211,7 @@ class Chain:
         """The next entry, which says what all charges protect."""
         return Settled(**self.end(), rho=0.0, unit=unit)
 
-    @property
-    def data(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """The file."""
         return b"".join(self.lines)
 

@@ -41,7 +41,7 @@ def repair(folder: Path, anchor: Path, study_cap: Budget, *, restored: bool = Fa
         if data is not None:
             write(folder / f"{LEDGER}.before-{_number(chain)}", data)
         (folder / ANSWERS).mkdir(mode=0o700, exist_ok=True)
-        write(path, chain.data)
+        write(path, chain.to_bytes())
         write_anchor(anchor, chain)
         return chain.account
 

@@ -1,0 +1,126 @@
+"""A release: model, privacy statement and manifest; anyone may sample from it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heterofedsyn.errors import UsageError
+from heterofedsyn.hub.methods.base import Model
+from heterofedsyn.hub.release import sampling
+from heterofedsyn.hub.release.accuracy import Accuracy, accuracy_of
+from heterofedsyn.hub.release.folder import check_target, copy, read, write
+from heterofedsyn.hub.release.run_record import RunRecord
+from heterofedsyn.hub.release.statement import PrivacyStatement
+from heterofedsyn.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_RELEASED = 100_000_000
+"""Rows of one table or release folder, so that no slip of the finger exhausts a machine."""
+
+MOST_STREAMED = 10_000_000_000
+"""Rows of one drawing that is written while it is drawn."""
+
+MOST_UNASKED = 10_000_000
+"""Rows that are drawn without being asked for: a few bytes from a stranger can tell of more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """What a study publishes: anyone may sample from it, and nothing in it is private."""
+
+    schema: Schema
+    model: Model
+    privacy: PrivacyStatement
+    run: RunRecord
+    files: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of the files beside the model, as it vouches for them; empty if never saved."""
+
+    @property
+    def usual_rows(self) -> int:
+        """How many rows are drawn unless asked otherwise: the noisy total, if that is possible."""
+        return min(self.run.noisy_total, MOST_RELEASED)
+
+    def sample(self, rows: int | None = None, seed: int | None = None) -> pa.Table:
+        """Synthetic rows with the schema's columns and types; the noisy total unless asked.
+
+        The same seed gives the same rows. It is a matter of convenience, not of privacy.
+        """
+        import pyarrow as pa
+
+        wanted = self.usual_rows if rows is None else check_rows(rows)
+        return pa.concat_tables(self.batches(wanted, seed))
+
+    def batches(self, rows: int | None = None, seed: int | None = None) -> Generator[pa.Table]:
+        """The rows of `sample`, a part at a time: memory does not grow with their number."""
+        wanted = self.usual_rows if rows is None else check_rows(rows, MOST_STREAMED)
+        if seed is not None and seed < 0:
+            raise UsageError(f"seed ({seed}) must be at least 0")
+        drawn = secrets.randbits(128) if seed is None else seed
+        return sampling.draw(self.schema, self.model, wanted, drawn)
+
+    def accuracy(
+        self, attributes: str | Sequence[str], groups: Sequence[int] | None = None
+    ) -> Accuracy:
+        """The standard error of a released marginal: of one column, a pair, or `()`, the total.
+
+        Args:
+            attributes: names of columns, in any order.
+            groups: for one column, a group number for every value: errors are then those of sums
+                over groups, which for long stretches of an ordered column are far smaller than
+                those of its values would suggest.
+
+        Raises:
+            UsageError: if the pair was not measured.
+        """
+        return accuracy_of(self.model.targets, attributes, groups, self.run.noisy_total)
+
+    def save(
+        self,
+        folder: str | Path,
+        *,
+        rows: int | None = None,
+        overwrite: bool = False,
+        safe_csv: bool = False,
+        copies: Sequence[str | Path] = (),
+    ) -> Path:
+        """Write the release as a folder, all of it or nothing, with so many synthetic rows.
+
+        Args:
+            safe_csv: put an apostrophe before cells of `synthetic.csv` that a spreadsheet would
+                take for formulas; `synthetic.parquet` always has the values themselves.
+            copies: further folders that get the very same files, of rows that are drawn once.
+
+        Raises:
+            UsageError: if a folder holds something already.
+        """
+        target, *others = (
+            check_target(Path(place), overwrite=overwrite) for place in (folder, *copies)
+        )
+        wanted = self.usual_rows if rows is None else check_rows(rows)
+        write(target, self, self.batches(wanted, self.run.seed), safe_csv=safe_csv)
+        for other in others:
+            copy(target, other)
+        return target
+
+
+def load(folder: str | Path) -> Release:
+    """A release from its folder, of which no link leads out; see `read` on what it refuses.
+
+    Raises:
+        ReleaseError: if it is missing, corrupt, contradicts itself, or is of a newer version.
+    """
+    return Release(*read(Path(folder)))
+
+
+def check_rows(rows: int, most: int = MOST_RELEASED) -> int:
+    """The number of rows itself, if so many may be drawn."""
+    if not 1 <= rows <= most:
+        more = "use `heterofedsyn sample` or batches()" if most < MOST_STREAMED else "draw again"
+        raise UsageError(f"rows ({rows}) must be in 1..{most}; for more, {more} with another seed")
+    return rows

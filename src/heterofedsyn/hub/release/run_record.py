@@ -1,0 +1,113 @@
+"""`run.json`: how a release came about, and what its readers should know of it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from heterofedsyn._version import __version__
+from heterofedsyn.hub.methods.base import Outcome, Value
+from heterofedsyn.hub.release.differences import SiteSummary
+from heterofedsyn.protocol import Plan
+
+
+class ScoredPair(msgspec.Struct, frozen=True):
+    """How strongly a pair seemed to depend, and whether it was measured."""
+
+    attributes: tuple[str, ...]
+    score: float | None
+    measured: bool
+
+
+class Missed(msgspec.Struct, frozen=True):
+    """A round without a site, and why, in words that fit after the site's name."""
+
+    site: str
+    round: int
+    label: str
+    reason: str
+
+
+class Scaled(msgspec.Struct, frozen=True):
+    """A round whose sums over fewer sites were multiplied by a ratio of noisy totals."""
+
+    round: int
+    label: str
+    factor: float
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`run.json`: how a release came about."""
+
+    version: str
+    method: str
+    settings: dict[str, Value]
+    sites: tuple[str, ...]
+    seed: int
+    study: str
+    noisy_total: int
+    pairs: tuple[ScoredPair, ...]
+    remarks: tuple[str, ...]
+    differences: tuple[SiteSummary, ...] = ()
+    """How each site differs from the others; empty where sites are not seen singly."""
+    missed: tuple[Missed, ...] | msgspec.UnsetType = msgspec.UNSET
+    scaled: tuple[Scaled, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Neither is there when every site answered every round."""
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        outcome: Outcome,
+        differences: tuple[SiteSummary, ...] = (),
+        missed: tuple[Missed, ...] = (),
+        scaled: tuple[Scaled, ...] = (),
+    ) -> RunRecord:
+        """The record of a finished study."""
+        measured = {pair for targets in outcome.model.targets for pair in targets.pairs}
+        pairs = [
+            ScoredPair(pair, outcome.scores.get(pair), pair in measured)
+            for pair in outcome.model.targets[0].domain.pairs()
+            if pair in measured or pair in outcome.scores
+        ]
+        total = max(1, round(outcome.model.total))
+        return cls(
+            version=__version__,
+            method=plan.method,
+            settings=plan.settings,
+            sites=plan.sites,
+            seed=plan.seed,
+            study=plan.fingerprint,
+            noisy_total=total,
+            pairs=tuple(pairs),
+            remarks=(*outcome.remarks, *_absences(missed, scaled), *large_delta(plan.delta, total)),
+            differences=differences,
+            missed=missed or msgspec.UNSET,
+            scaled=scaled if missed else msgspec.UNSET,
+        )
+
+
+def large_delta(delta: float, rows: int) -> tuple[str, ...]:
+    """What to say of a delta that protects nobody among so many rows, if it does not."""
+    if delta * rows < 1:
+        return ()
+    return (
+        f"delta {delta:g} is not below 1 / (number of rows): it would allow publishing somebody's "
+        "record outright; take a smaller one",
+    )
+
+
+def _absences(missed: tuple[Missed, ...], scaled: tuple[Scaled, ...]) -> list[str]:
+    """What a reader of the release must know about sites that missed a round."""
+    first = {absence.site: absence for absence in reversed(missed)}
+    remarks = [
+        f"{absence.site} {absence.reason} in round {absence.round} ({absence.label}) and was left "
+        "out from then on"
+        for absence in sorted(first.values(), key=lambda absence: (absence.round, absence.site))
+    ]
+    if scaled:
+        rounds = ", ".join(f"round {s.round} ({s.label}) by {s.factor:.4g}" for s in scaled)
+        remarks.append(
+            "sums over fewer sites were multiplied by the ratio of noisy totals, as if the missing "
+            f"sites looked like the others: {rounds}"
+        )
+    return remarks
