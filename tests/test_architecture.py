@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 from heterofedsyn import errors
@@ -11,6 +12,11 @@ from heterofedsyn import errors
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "heterofedsyn"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+MIRRORS = {"audit", "cli", "report"}
+"""Packages whose modules are called as what they look at, run or show."""
+
+ALIKE = {"columns", "counting", "terms"}
+"""Names of a type's module, and of the module a layer or two above that works it out."""
 
 
 def defined(module: Path) -> set[str]:
@@ -36,6 +42,13 @@ def test_every_place_on_the_map_exists() -> None:
     for file, name in places:
         assert (PACKAGE / file).is_file(), file
         assert not name or name in defined(PACKAGE / file), f"{file}::{name}"
+
+
+def test_one_module_name_means_one_thing() -> None:
+    names = Counter(
+        path.stem for path in MODULES if path.relative_to(PACKAGE).parts[0] not in MIRRORS
+    )
+    assert {name for name, times in names.items() if times > 1} <= {"__init__", *ALIKE}
 
 
 def test_every_error_that_users_meet_is_in_one_module() -> None:
