@@ -18,6 +18,8 @@ MIRRORS = {"audit", "cli", "report"}
 ALIKE = {"columns", "counting", "terms"}
 """Names of a type's module, and of the module a layer or two above that works it out."""
 
+MOST_LINES = 400
+
 
 def defined(module: Path) -> set[str]:
     """Functions and classes of a module, and of its classes."""
@@ -42,6 +44,11 @@ def test_every_place_on_the_map_exists() -> None:
     for file, name in places:
         assert (PACKAGE / file).is_file(), file
         assert not name or name in defined(PACKAGE / file), f"{file}::{name}"
+
+
+def test_no_module_is_too_long_to_be_read_at_once() -> None:
+    lines = {str(path): path.read_text("utf-8").count("\n") for path in MODULES}
+    assert {path: many for path, many in lines.items() if many > MOST_LINES} == {}
 
 
 def test_one_module_name_means_one_thing() -> None:
