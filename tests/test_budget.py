@@ -89,6 +89,7 @@ def exact_epsilon(rho: float, delta: float, conversion: str) -> Any:
         return max(mpmath.mpf(0), min(values))
 
 
+@pytest.mark.thorough
 @given(any_rho, any_delta, conversions)
 @example(5e-324, 1e-300, Conversion.TIGHT)
 @example(1e300, 1e-9, Conversion.TIGHT)

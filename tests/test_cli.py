@@ -293,6 +293,7 @@ def test_there_may_be_more_sites_than_rows(desk: Desk) -> None:
     assert len(load("release").run.sites) == 20
 
 
+@pytest.mark.thorough
 def test_files_are_pooled(desk: Desk) -> None:
     rows = pyarrow.csv.read_csv("d.csv")
     many: list[str] = []
@@ -565,6 +566,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "release"
 
 
+@pytest.mark.thorough
 def test_the_same_seed_gives_the_same_rows_everywhere(desk: Desk, release: Path) -> None:
     ask = ["sample", str(release), "--rows", "40", "--seed"]
     assert desk.run(*ask, "3") == 0

@@ -314,6 +314,7 @@ def test_datetimes_are_read_to_the_second_in_utc() -> None:
         assert codes_of(column, pa.array([date(2025, 1, 1), None], kind)) == [0, 10]
 
 
+@pytest.mark.thorough
 @given(st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)))
 def test_text_and_timestamps_say_the_same_moment(moment: datetime) -> None:
     column = DatetimeColumn("x", datetime(1, 1, 1), datetime(9999, 12, 31), bins=60_000)

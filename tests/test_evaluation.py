@@ -189,6 +189,7 @@ def test_a_seed_always_asks_the_same_and_another_seed_asks_something_else() -> N
     assert not np.array_equal(one.low, other.low)
 
 
+@pytest.mark.thorough
 @given(st.integers(1, 5), st.integers(1, 40), st.integers(0, 2**32))
 def test_an_answer_is_the_part_of_the_rows_that_satisfies_every_condition(
     ways: int, rows: int, seed: int

@@ -112,6 +112,7 @@ def test_cells_that_are_no_numbers_cost_more_than_numbers_at_the_end_of_the_rang
         assert clean < far < text
 
 
+@pytest.mark.thorough
 def test_pairs_of_very_many_values_are_compared_by_the_rows_that_occur() -> None:
     many = tuple(f"v{i}" for i in range(60_000))
     schema = Schema((CategoricalColumn("a", many), CategoricalColumn("b", many)))

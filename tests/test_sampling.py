@@ -30,6 +30,8 @@ from heterofedsyn.synthesis.stopping import heed
 from invented import Desk, names
 from support import categories, deal, dependent_table, make_plan
 
+pytestmark = pytest.mark.sweep
+
 SCHEMA = categories(4, 6, 3, 5, label=0)
 
 

@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,7 +82,10 @@ def test_squared_length_is_kept_on_average(kind: SketchKind) -> None:
     assert abs(squares.mean() - float(values @ values)) < 4 * error
 
 
+@pytest.mark.thorough
 def test_gaussian_entries_are_normal_and_signs_are_fair() -> None:
+    import scipy.stats  # seconds of every run that needs it
+
     domain = Domain(("a", "b"), (200, 200))
     gaussian = Sketch.draw(domain, ("a", "b"), 10, 3, SketchKind.GAUSSIAN)
     entries = gaussian.matrix.ravel() * gaussian.scale * math.sqrt(10)

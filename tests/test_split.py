@@ -98,6 +98,7 @@ def test_one_more_is_one_row_more_at_one_site_whatever_its_label(
     assert sorted(found) == [[]] * (sites - 1) + [[39_999]]
 
 
+@pytest.mark.thorough
 @given(
     kind=st.sampled_from(KINDS),
     people=st.integers(1, 40),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heterofedsyn._arrays import stream
-from heterofedsyn.bench.paper.cost import measure_cost
+from heterofedsyn.bench.paper.cost_experiment import measure_cost
 from heterofedsyn.bench.paper.experiments import (
     CONVERSION,
     COST,
