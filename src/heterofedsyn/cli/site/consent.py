@@ -213,7 +213,6 @@ def preview_json(
     refusal: str | None,
 ) -> dict[str, Any]:
     """The same for programs."""
-    import msgspec
 
     return {
         **msgspec.to_builtins(shown),
