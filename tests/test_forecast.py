@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -17,11 +18,11 @@ from heterofedsyn.errors import UsageError
 from heterofedsyn.evaluation import total_variation
 from heterofedsyn.hub import make_method
 from heterofedsyn.hub.methods import METHODS, stages
-from heterofedsyn.hub.methods.base import Method, Setting
+from heterofedsyn.hub.methods.base import Method
 from heterofedsyn.hub.methods.wavetree import WaveTree
 from heterofedsyn.hub.planning.columns import value_noise
 from heterofedsyn.hub.planning.cost import check_feasible
-from heterofedsyn.hub.planning.dryrun import DryRuns, converse
+from heterofedsyn.hub.planning.dryrun import DryRuns, run_dry
 from heterofedsyn.hub.planning.forecast import SPAN, Forecast, Stage, forecast
 from heterofedsyn.hub.planning.population import Invented, invent
 from heterofedsyn.marginals.statistics import Flat, Grouped, Total, haar_levels
@@ -131,16 +132,14 @@ def test_noise_and_bytes_are_those_of_the_study(
             assert charge.rho == stage.rho
             assert sent[charge.label] == stage.bytes
             for part, planned in zip(charge.parts, stage.parts, strict=True):
-                assert (part.kind, part.attributes) == (planned.kind, planned.attributes)
-                assert (part.sensitivity, part.rho) == (planned.sensitivity, planned.rho)
-                assert part.integers == planned.integers
-                stated = planned.site_sigma if trust == "local" else planned.sum_sigma
+                assert part == msgspec.structs.replace(planned.terms, sigma=part.sigma)
+                stated = planned.terms.sigma if trust == "local" else planned.sum_sigma
                 assert math.isclose(part.sigma, stated, rel_tol=1e-12)
         else:
             check_most(stage, [part.integers for part in charge.parts], sent[charge.label])
             for part in charge.parts:
                 (planned,) = stage.parts
-                stated = planned.site_sigma if trust == "local" else planned.sum_sigma
+                stated = planned.terms.sigma if trust == "local" else planned.sum_sigma
                 assert part.sigma <= stated * (1 + 1e-9)
                 same = len(charge.parts) == stage.releases
                 assert not same or math.isclose(part.sigma, stated, rel_tol=1e-9)
@@ -180,9 +179,9 @@ def test_a_study_of_any_method_asks_what_its_plan_says(name: str, trust: str) ->
         assert sum(part.integers for part in parts) <= stage.integers
         if stage.fixed:
             for part, told in zip(parts, stage.parts, strict=True):
-                assert (part.kind, part.attributes) == (told.kind, told.attributes)
-                assert (part.integers, part.rho) == (told.integers, told.rho)
-                sigma = told.site_sigma if trust == "local" else told.sum_sigma
+                assert (part.kind, part.attributes) == (told.terms.kind, told.terms.attributes)
+                assert (part.integers, part.rho) == (told.terms.integers, told.terms.rho)
+                sigma = told.terms.sigma if trust == "local" else told.sum_sigma
                 assert math.isclose(part.sigma, sigma, rel_tol=1e-12)
 
 
@@ -194,21 +193,19 @@ def test_dry_runs_ask_what_is_planned_with_the_noise_of_all_sites(name: str) -> 
     plan = Plan(
         schema=encoding.fingerprint, epsilon=1.0, delta=1e-9, sites=sites, method=name, seed=0
     )
-    setting = Setting(encoding, plan.budget, plan.trust_model, sites, 0)
-    for finding in DryRuns(CLINIC, plan, method, setting, 3_000, seed=0, thorough=False).run():
+    for finding in DryRuns(CLINIC, plan, method, 3_000, seed=0, thorough=False).run():
         assert {*finding.errors} == {*CLINIC.domain.names}
         assert math.fsum(
-            part.rho
-            for round_ in finding.rounds
-            if round_.query.to in (None, "site-1")
-            for part in round_.answers[0].parts
+            terms.rho
+            for request in finding.requests
+            if request.query.to in (None, "site-1")
+            for terms in request.terms
         ) <= plan.budget.rho * (1 + 1e-9)
-        for round_ in finding.rounds:
-            (answer,) = round_.answers
-            asked = 1 if round_.query.to is not None else len(sites)
-            for part, noisy in zip(answer.parts, round_.totals(), strict=True):
-                alone = part.sensitivity / math.sqrt(2 * part.rho)
-                assert math.isclose(noisy.variance, asked * alone**2, rel_tol=1e-6)
+        for request in finding.requests:
+            asked = 1 if request.query.to is not None else len(sites)
+            for terms in request.terms:
+                alone = terms.sensitivity / math.sqrt(2 * terms.rho)
+                assert math.isclose(terms.sigma**2, asked * alone**2, rel_tol=1e-6)
 
 
 @pytest.mark.quick
@@ -296,7 +293,6 @@ def test_a_study_is_refused_when_it_is_made_or_never_for_its_size(
     plan = Plan(
         schema=encoding.fingerprint, epsilon=5.0, delta=1e-9, sites=sites, method=name, seed=0
     )
-    setting = Setting(encoding, plan.budget, plan.trust_model, sites, 0)
     refusal = ""
     try:
         check_feasible(encoding, plan, method)
@@ -310,9 +306,9 @@ def test_a_study_is_refused_when_it_is_made_or_never_for_its_size(
     (likeness,) = invent(encoding, 1, seed=0)
     table = Invented(likeness.draw(5_000, np.random.default_rng(0)), np.random.default_rng(1))
     counts = dict.fromkeys(("sum", *sites), table)
-    outcome, rounds = converse(method, setting, plan, counts, np.random.default_rng(2))
-    assert rounds
-    assert outcome.model.targets
+    release, requests = run_dry(encoding, plan, method, counts, np.random.default_rng(2))
+    assert requests
+    assert release.model.targets
 
 
 @pytest.mark.parametrize("name", ["fedprivsyn", "adafedprivsyn", "privsyn", "local-merge"])

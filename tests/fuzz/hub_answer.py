@@ -66,7 +66,7 @@ def fuzz_one(data: bytes) -> None:
         round_ = receive(_QUERY, _TERMS, [answer, *others], _PLAN.sites, _PLAN, most)
         assert {reply.site for reply in round_.replies} == {*_PLAN.sites}
         assert all(not isinstance(r, Absence) or r.reason.isprintable() for r in round_.replies)
-        first = lawful(lambda r=round_: Roll.of(_PLAN, 1).take(r))  # type: ignore[misc]
+        first = lawful(lambda r=round_: Roll.of(_PLAN, 1, summed=False).take(r))  # type: ignore[misc]
         after = None if first is None else first.roll
         fitted = None if after is None else lawful(lambda f=after, r=round_: f.take(r))  # type: ignore[misc]
         if fitted is not None:

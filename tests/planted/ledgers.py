@@ -106,9 +106,10 @@ def _(true: Any, *how: Any) -> Any:
 )
 def _() -> None:
     def wider(true: Any, shelf: at.Shelf, price: at.Price) -> None:
-        caps = {"cap": shelf.limits.cap, "study_cap": shelf.limits.study_cap}
-        above = {name: at.Budget(cap.rho * (1 + 1e-6)) for name, cap in caps.items()}
-        true(replace(shelf, limits=replace(shelf.limits, **above)), price)
+        cap, study_cap = (
+            at.Budget(cap.rho * (1 + 1e-6)) for cap in (shelf.limits.cap, shelf.limits.study_cap)
+        )
+        true(replace(shelf, limits=replace(shelf.limits, cap=cap, study_cap=study_cap)), price)
 
     wrap(at.Shelf.afford, wider)
     wrap(at.Shelf.charge, wider)

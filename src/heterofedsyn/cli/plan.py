@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -48,8 +48,6 @@ def plan(
     Reads the schema and nothing else: no data, no ledger. Noise is exact; errors are expected
     ones, from dry runs of the method on invented tables.
     """
-    from dataclasses import asdict
-
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.methods.base import settings_of
     from heterofedsyn.hub.planning.forecast import forecast
@@ -77,9 +75,19 @@ def plan(
     )
     told = forecast(public, terms, chosen, rows)
     if as_json:
-        say_json(asdict(told))
+        say_json(_json(told))
     else:
         _show(told)
+
+
+def _json(told: Forecast) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    stages = [
+        {**asdict(stage), "parts": [part.as_dict() for part in stage.parts]}
+        for stage in told.stages
+    ]
+    return {**asdict(told), "stages": stages}
 
 
 def _show(told: Forecast) -> None:
@@ -131,8 +139,8 @@ def _show_stages(stages: tuple[Stage, ...], rho: float) -> None:
                     _label(stage),
                     _figure(stage.releases, ","),
                     _figure(stage.integers, ","),
-                    _spread(stage, "site_sigma"),
-                    _spread(stage, "sum_sigma"),
+                    _spread([part.terms.sigma for part in stage.parts]),
+                    _spread([part.sum_sigma for part in stage.parts]),
                     f"{stage.rho:.3g}",
                     _size(stage.bytes),
                 ]
@@ -205,8 +213,7 @@ def _label(stage: Stage) -> str:
     return stage.label if stage.fixed else f"{stage.label} (at most)"
 
 
-def _spread(stage: Stage, name: str) -> str:
-    sigmas = [float(getattr(part, name)) for part in stage.parts]
+def _spread(sigmas: list[float]) -> str:
     if not sigmas:
         return "-"
     return _between(min(sigmas), max(sigmas))

@@ -31,7 +31,7 @@ from heterofedsyn.hub.replies import (
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Plan, Query, Study
 from heterofedsyn.protocol.limits import check_query
-from heterofedsyn.protocol.terms import stated_terms
+from heterofedsyn.protocol.terms import hears_sums, stated_terms
 from heterofedsyn.schema import Domain, Schema
 
 
@@ -61,8 +61,10 @@ class Request:
             ProtocolError: if the method asks for more than any site answers.
         """
         check_query(query, domain)
-        terms = tuple(stated_terms(part, domain, plan) for part in query.parts)
-        return cls(query, roll.asked(query), terms, plan, roll, most_rows)
+        asked = roll.asked(query)
+        summed = SUM in asked
+        terms = tuple(stated_terms(part, domain, plan, summed=summed) for part in query.parts)
+        return cls(query, asked, terms, plan, roll, most_rows)
 
     def check(self, replies: Sequence[Reply]) -> Round:
         """The round that comes of these replies; whoever carried them may keep it.
@@ -84,6 +86,8 @@ def converse(
     method: Method,
     quorum: int | None = None,
     most_rows: int | None = None,
+    *,
+    summed: bool | None = None,
 ) -> Conversation:
     """Run a study; whoever drives the generator carries the messages and keeps what came back.
 
@@ -94,11 +98,13 @@ def converse(
     Args:
         quorum: how many sites must answer every round; all of them unless given.
         most_rows: that a site may have; one that tells of more has not answered.
+        summed: whether whoever drives adds up the answers of all sites; as the plan's trust model
+            says unless given.
     """
     if plan.schema != schema.fingerprint:
         raise UsageError("the plan was made for another schema; make a new plan")
     rounds: list[Round] = []
-    roll = Roll.of(plan, quorum)
+    roll = Roll.of(plan, quorum, summed=hears_sums(plan) if summed is None else summed)
     asking = method.conduct(Setting.of(schema, plan))
     try:
         ask: Ask = next(asking)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from heterofedsyn.errors import QuorumLost
 from heterofedsyn.hub.replies import SUM, Round
-from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Plan, Query
 
 MOST_FACTOR = 10.0
@@ -36,9 +35,9 @@ class Roll:
     totals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: Plan, quorum: int | None) -> Roll:
-        """Everyone; all must answer unless a quorum is given."""
-        if isinstance(plan.trust_model, SecureAggregation):
+    def of(cls, plan: Plan, quorum: int | None, *, summed: bool) -> Roll:
+        """Everyone, or their sum; all must answer unless a quorum is given."""
+        if summed:
             return cls((SUM,), 1)
         return cls(plan.sites, len(plan.sites) if quorum is None else quorum)
 

@@ -43,13 +43,22 @@ def terms_of(part: Part, domain: Domain, plan: Plan, trust: Trust | None = None)
     )
 
 
-def stated_terms(part: Part, domain: Domain, plan: Plan) -> Terms:
-    """On what terms a part reaches the hub: each site's own, or those of their sum."""
-    terms, trust = terms_of(part, domain, plan), plan.trust_model
-    if not isinstance(trust, SecureAggregation):
+def stated_terms(part: Part, domain: Domain, plan: Plan, *, summed: bool | None = None) -> Terms:
+    """On what terms a part reaches the hub: each site's own, or those of their sum.
+
+    Args:
+        summed: whether the hub hears sums; as the plan's trust model says unless given.
+    """
+    terms = terms_of(part, domain, plan)
+    if not (hears_sums(plan) if summed is None else summed):
         return terms
-    sigma = math.sqrt(math.fsum([terms.sigma**2] * trust.sites))
+    sigma = math.sqrt(math.fsum([terms.sigma**2] * len(plan.sites)))
     return msgspec.structs.replace(terms, sigma=sigma)
+
+
+def hears_sums(plan: Plan) -> bool:
+    """Whether the hub hears nothing but sums over sites."""
+    return isinstance(plan.trust_model, SecureAggregation)
 
 
 def check_noise(query: Query, domain: Domain, plan: Plan, trust: Trust) -> None:

@@ -55,10 +55,10 @@ def column_forecasts(
     """
     own: dict[str, list[Planned]] = {name: [] for name in schema.domain.names}
     for part in parts:
-        if len(part.attributes) == 1:
-            own[part.attributes[0]].append(part)
+        if len(part.terms.attributes) == 1:
+            own[part.terms.attributes[0]].append(part)
     noise = {
-        name: _Noise([part.sum_sigma for part in told], haar=told[0].kind == "haar")
+        name: _Noise([part.sum_sigma for part in told], haar=told[0].terms.kind == "haar")
         for name, told in own.items()
     }
     growth = _growth(schema, noise)

@@ -6,11 +6,13 @@ import itertools
 import math
 from dataclasses import dataclass
 
+import msgspec
+
 from heterofedsyn._words import count
 from heterofedsyn.errors import ProtocolError, UsageError
 from heterofedsyn.hub.methods.base import Later, Method, Setting
 from heterofedsyn.hub.replies import Ask, make_query
-from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Part, Plan
 from heterofedsyn.protocol.limits import (
     BYTES_OF_A_PART,
@@ -19,7 +21,7 @@ from heterofedsyn.protocol.limits import (
     check_query,
 )
 from heterofedsyn.protocol.terms import terms_of
-from heterofedsyn.schema import Clique, Domain, Schema
+from heterofedsyn.schema import Domain, Schema
 
 NOISE_SECONDS = 25e-6
 """For one integer of OpenDP's noise."""
@@ -36,31 +38,23 @@ ANY_ROWS = 1e9
 
 @dataclass(frozen=True)
 class Planned:
-    """One release: what a site would add to every integer, and what that means for the sum."""
+    """The terms of a release at each site, and what they mean for the sum."""
 
-    kind: str
-    attributes: Clique
+    terms: Terms
     level: int | None
-    sensitivity: float
-    site_sigma: float
     sum_sigma: float
-    rho: float
-    integers: int
 
     @classmethod
-    def of(cls, part: Part, domain: Domain, plan: Plan, budget: Budget) -> Planned:
+    def of(cls, part: Part, domain: Domain, plan: Plan) -> Planned:
         """A release as everyone can compute it from the query."""
         terms = terms_of(part, domain, plan)
-        return cls(
-            kind=terms.kind,
-            attributes=terms.attributes,
-            level=part.statistic.level,
-            sensitivity=terms.sensitivity,
-            site_sigma=terms.sigma,
-            sum_sigma=terms.sigma * math.sqrt(len(plan.sites)),
-            rho=terms.rho,
-            integers=terms.integers,
-        )
+        return cls(terms, part.statistic.level, terms.sigma * math.sqrt(len(plan.sites)))
+
+    def as_dict(self) -> dict[str, object]:
+        """For programs."""
+        terms = msgspec.structs.asdict(self.terms)
+        sigmas = {"site_sigma": terms.pop("sigma"), "sum_sigma": self.sum_sigma}
+        return {**terms, "level": self.level, **sigmas}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A study without sites: the method's own conversation, answered from invented tables.
+"""A study without sites: the conversation of any study, answered from invented tables.
 
 Everything runs as in a study: what is asked, the noise on it, what is made of the answers. Errors
 are those of the model's own marginals against the invented truth, as if rows were drawn from them.
@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
-from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
-from heterofedsyn.hub.planning.cost import Planned
+from heterofedsyn.hub.conversation import Request, converse, drive
+from heterofedsyn.hub.methods.base import Later, Method, Model, Setting
 from heterofedsyn.hub.planning.population import TURNS, Invented, Likeness, Population, invent
-from heterofedsyn.hub.replies import SUM, Round, make_query
-from heterofedsyn.protocol import Answer, Plan, Query, Released
-from heterofedsyn.protocol.limits import check_query
+from heterofedsyn.hub.release import Release
+from heterofedsyn.hub.replies import SUM
+from heterofedsyn.privacy.terms import Noised, NoisyIntegers
+from heterofedsyn.protocol import Answer, Plan, Released
 from heterofedsyn.schema import Clique, Schema
 from heterofedsyn.synthesis.estimates import Estimates
 from heterofedsyn.synthesis.grid import grouped
@@ -49,14 +51,14 @@ class Finding:
     """What one dry run found.
 
     Attributes:
-        rounds: what was asked.
+        requests: what was asked.
         errors: total variation of the 1-way of every column.
         groups: of every column in a measured pair.
         loose: total variation of pairs of columns that do not depend on each other.
         close: the same of pairs that depend strongly, if possible of measured ones.
     """
 
-    rounds: tuple[Round, ...]
+    requests: tuple[Request, ...]
     errors: dict[str, float]
     groups: dict[str, int]
     measured: int
@@ -65,10 +67,10 @@ class Finding:
 
     def asked(self, label: str) -> tuple[float, float]:
         """Releases and integers of the rounds with this label, at one site."""
-        rounds = [round_ for round_ in self.rounds if round_.query.label == label]
-        parts = [part for round_ in rounds for part in round_.answers[0].parts]
-        sites = max(1, len({round_.query.to for round_ in rounds}))
-        return len(parts) / sites, sum(len(part.data) for part in parts) / 8 / sites
+        requests = [request for request in self.requests if request.query.label == label]
+        terms = [terms for request in requests for terms in request.terms]
+        sites = max(1, len({request.query.to for request in requests}))
+        return len(terms) / sites, sum(each.integers for each in terms) / sites
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,26 +79,29 @@ class DryRuns:
 
     Attributes:
         schema: the public schema, on whose grid errors are told.
-        setting: what the method knows; its schema is the one by which sites encode.
         thorough: as many runs as there is time for; else half of them.
     """
 
     schema: Schema
     plan: Plan
     method: Method
-    setting: Setting
     rows: int
     seed: int
     thorough: bool = True
 
+    @cached_property
+    def encoding(self) -> Schema:
+        """The schema by which sites encode."""
+        return self.method.encoding(self.schema)
+
     @property
     def many(self) -> int:
         """How many runs: fewer where each is long."""
-        domain, method = self.setting.domain, self.method
+        domain, method = self.encoding.domain, self.method
         pairs = max(1, len(domain) * (len(domain) - 1) // 2)
         most = min(TURNS, MOST_VALUES_IN_ALL // sum(domain.sizes), MOST_PAIRS_IN_ALL // pairs)
-        later = [part for part in method.ahead(self.setting) if isinstance(part, Later)]
-        if any(part.rounds != 1 for part in later):
+        ahead = method.ahead(Setting.of(self.encoding, self.plan))
+        if any(isinstance(part, Later) and part.rounds != 1 for part in ahead):
             most = min(most, ADAPTIVE)
         if not method.sums:
             most //= min(len(self.plan.sites), MOST_APART)
@@ -104,79 +109,58 @@ class DryRuns:
 
     def run(self) -> list[Finding]:
         """One finding for every invented table."""
-        likenesses = invent(self.setting.schema, self.many, self.seed)
+        likenesses = invent(self.encoding, self.many, self.seed)
         return [self._run(number, likeness) for number, likeness in enumerate(likenesses)]
 
     def _run(self, number: int, likeness: Likeness) -> Finding:
         # Rows and noise have streams of their own: another budget meets the same rows.
         invented = np.random.default_rng([self.seed, 3, number])
         noise = np.random.default_rng([self.seed, 4, number])
+        plan = self.plan
         if self.method.sums:
-            truth = likeness.draw(self.rows, invented)
-            tables, setting = {SUM: truth}, self.setting
+            tables = {SUM: likeness.draw(self.rows, invented)}
         else:
-            sites = self.plan.sites[:MOST_APART]
-            share = max(1, self.rows // len(self.plan.sites))
-            tables = {site: likeness.draw(share, invented) for site in sites}
-            truth = sum(list(tables.values())[1:], start=tables[sites[0]])
-            setting = replace(self.setting, sites=sites)
+            share = max(1, self.rows // len(plan.sites))
+            plan = msgspec.structs.replace(plan, sites=plan.sites[:MOST_APART])
+            tables = {site: likeness.draw(share, invented) for site in plan.sites}
+        first, *others = tables.values()
         counts = {site: Invented(table, noise) for site, table in tables.items()}
-        outcome, rounds = converse(self.method, setting, self.plan, counts, noise)
-        return _Measuring(self.schema, truth, outcome.model, invented, noise).finding(rounds)
+        release, requests = run_dry(self.encoding, plan, self.method, counts, noise)
+        truth = sum(others, start=first)
+        return _Measuring(self.schema, truth, release.model, invented, noise).finding(requests)
 
 
-def converse(
+def run_dry(
+    schema: Schema,
+    plan: Plan,
     method: Method,
-    setting: Setting,
-    plan: Plan,
     counts: Mapping[str, Invented],
     rng: np.random.Generator,
-) -> tuple[Outcome, tuple[Round, ...]]:
-    """Drive a method to its outcome; each round is answered once for all sites it asks."""
-    conversation = method.conduct(setting)
-    rounds: list[Round] = []
-    try:
-        ask = next(conversation)
-        while True:
-            query = make_query(ask, plan, len(rounds))
-            check_query(query, setting.domain)
-            rounds.append(_answered(query, counts, plan, setting, rng))
-            ask = conversation.send(rounds[-1])
-    except StopIteration as stop:
-        outcome: Outcome = stop.value
-        return outcome, tuple(rounds)
+) -> tuple[Release, tuple[Request, ...]]:
+    """Drive a study to its release; each request is answered once for all sites it asks."""
+    requests: list[Request] = []
+
+    def answer(request: Request) -> list[Answer]:
+        requests.append(request)
+        return [_answer(request, site, counts[site], rng) for site in request.asked]
+
+    return drive(converse(schema, plan, method, summed=True), answer), tuple(requests)
 
 
-def _answered(
-    query: Query,
-    counts: Mapping[str, Invented],
-    plan: Plan,
-    setting: Setting,
-    rng: np.random.Generator,
-) -> Round:
-    """The sum over sites with the noise of all of them, or what the one that is asked says."""
-    released = []
-    for part in query.parts:
-        planned = Planned.of(part, setting.domain, plan, setting.budget)
-        sigma = planned.sum_sigma if query.to is None else planned.site_sigma
-        exact = part.statistic.exact(counts[query.to or SUM]).values
-        noisy = exact + np.rint(sigma * rng.standard_normal(exact.size)).astype(np.int64)
-        released.append(
-            Released(
-                data=noisy.astype("<i8").tobytes(),
-                sensitivity=planned.sensitivity,
-                sigma=sigma,
-                rho=planned.rho,
-            )
-        )
-    answer = Answer(
+def _answer(request: Request, site: str, counts: Invented, rng: np.random.Generator) -> Answer:
+    """What a site says, or all of them together, with the noise that was agreed on."""
+    query, parts = request.query, []
+    for part, terms in zip(request.query.parts, request.terms, strict=True):
+        noise = np.rint(terms.sigma * rng.standard_normal(terms.integers)).astype(np.int64)
+        noisy = NoisyIntegers(part.statistic.exact(counts).values + noise)
+        parts.append(Released.of(Noised(noisy, terms)))
+    return Answer(
         study=query.study,
-        query="",
-        site=query.to or SUM,
+        query=query.fingerprint,
+        site=site,
         simulated=True,
-        parts=tuple(released),
+        parts=tuple(parts),
     )
-    return Round(query, (answer,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +173,7 @@ class _Measuring:
     invented: np.random.Generator
     rng: np.random.Generator
 
-    def finding(self, rounds: tuple[Round, ...]) -> Finding:
+    def finding(self, requests: tuple[Request, ...]) -> Finding:
         names = self.truth.schema.domain.names
         tied = self.truth.tied
         measured = {pair for part in self.believed for pair in part.pairs}
@@ -198,7 +182,7 @@ class _Measuring:
         close = [pair for pair in every if tied.issuperset(pair)]
         close = [pair for pair in close if pair in measured] or close
         return Finding(
-            rounds=rounds,
+            requests=requests,
             errors={name: self._single_error(name) for name in names},
             groups={
                 name: part.singles[name].size

@@ -23,8 +23,9 @@ from heterofedsyn.hub.planning.modes import MOST_PLANNED, Threshold, chances, th
 from heterofedsyn.hub.planning.preview import Weight
 from heterofedsyn.hub.replies import Ask
 from heterofedsyn.marginals.statistics import Grouped, Statistic
-from heterofedsyn.privacy.budget import Budget, together
+from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol import Part, Plan
+from heterofedsyn.protocol.terms import price_of
 from heterofedsyn.schema import Schema
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -179,10 +180,7 @@ class _Draft:
     def __init__(self, schema: Schema, plan: Plan, method: Method, rows: int, seed: int) -> None:
         self.schema, self.plan, self.method = schema, plan, method
         self.rows, self.seed = rows, seed
-        encoding, trust = method.encoding(schema), plan.trust_model
-        self.setting = Setting(
-            encoding, plan.budget, trust, plan.sites, plan.seed, plan.rows_per_unit
-        )
+        self.setting = Setting.of(method.encoding(schema), plan)
         self.mode = method.mode(self.setting, float(rows))
         # Every site is asked the same; one of them is enough to look at.
         self.ahead = [
@@ -193,9 +191,7 @@ class _Draft:
 
     def findings(self, *, thorough: bool = True) -> list[Finding]:
         """What dry runs find."""
-        runs = DryRuns(
-            self.schema, self.plan, self.method, self.setting, self.rows, self.seed, thorough
-        )
+        runs = DryRuns(self.schema, self.plan, self.method, self.rows, self.seed, thorough)
         return runs.run()
 
     def elsewhere(self, epsilon: float) -> Outlook:
@@ -229,15 +225,13 @@ class _Draft:
 
     def total_sigma(self, stages: Sequence[Stage]) -> float:
         """Noise on the first noisy number of rows; 0 if there is none by itself."""
-        return next(
-            (part.sum_sigma for stage in stages for part in stage.parts if part.kind == "total"),
-            0.0,
-        )
+        parts = (part for stage in stages for part in stage.parts)
+        return next((part.sum_sigma for part in parts if part.terms.kind == "total"), 0.0)
 
     def _fixed(self, ask: Ask, findings: Sequence[Finding]) -> Stage:
         parts = tuple(self._planned(statistic, budget) for statistic, budget in ask.parts)
-        sizes = [part.integers for part in parts]
-        rho = together(Budget(part.rho) for part in parts).rho
+        sizes = [part.terms.integers for part in parts]
+        rho = price_of([part.terms for part in parts]).rho
         sent = self._weight.of(sizes)
         return self._stage(ask.label, True, len(parts), sum(sizes), rho, sent, parts, findings)
 
@@ -251,8 +245,9 @@ class _Draft:
             # not known; as many cells have the same noise.
             cost = later.cost.split(1.0, releases - 1.0)[0]
             usual = Grouped(("", ""), ((-(-integers // releases) - 1,), (0,)))
-            kind = later.kinds[0]
-            parts = (replace(self._planned(usual, cost), attributes=(), kind=kind),)
+            planned = self._planned(usual, cost)
+            unknown = msgspec.structs.replace(planned.terms, attributes=(), kind=later.kinds[0])
+            parts = (replace(planned, terms=unknown),)
         rho = later.cost.rho
         return self._stage(later.label, False, releases, integers, rho, sent, parts, findings)
 
@@ -291,10 +286,8 @@ class _Draft:
 
     def _planned(self, statistic: Statistic, cost: Budget) -> Planned:
         """One release, with the noise that a site would compute from the query."""
-        budget = self.setting.budget
-        return Planned.of(
-            Part(statistic, budget.share(cost)), self.setting.domain, self.plan, budget
-        )
+        share = self.setting.budget.share(cost)
+        return Planned.of(Part(statistic, share), self.setting.domain, self.plan)
 
     # EXPECTATION
 
