@@ -763,6 +763,7 @@ COMMANDS = [
     ("schema",),
     ("schema", "draft"),
     ("schema", "check"),
+    ("audit",),
     ("bench",),
     ("bench", "audit"),
     ("bench", "data"),

@@ -39,8 +39,8 @@ def require(held: bool, words: str) -> None:
         raise Broken(words)
 
 
-Check: TypeAlias = tuple[str, Callable[[], Iterable[Finding]]]
-"""A name, and work that yields findings or raises; whatever it raises is a failed check."""
+Check: TypeAlias = tuple[str, Callable[[], str | Iterable[Finding]]]
+"""A name, and work that gives the figure of what held, or findings; what it raises is a failure."""
 
 Layer: TypeAlias = Callable[[Effort, int], Iterable[Check]]
 """The checks of a layer, for an effort and a seed."""
