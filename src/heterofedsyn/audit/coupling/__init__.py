@@ -14,6 +14,7 @@ from heterofedsyn.audit.coupling import (
     prices,
     rows,
     simulations,
+    spark_workers,
     studies,
 )
 from heterofedsyn.audit.effort import Effort
@@ -25,6 +26,7 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
     yield from studies.checks(effort, seed)
     yield from agents.checks(seed)
     yield from persons.checks(effort, seed)
+    yield from spark_workers.checks(seed)
     yield from rows.checks(seed)
     yield from availability.checks(effort, seed)
     yield from simulations.checks(seed)
