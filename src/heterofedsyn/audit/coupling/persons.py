@@ -6,7 +6,6 @@ counted is worked out row by row in plain Python. One row less of a person chang
 
 from __future__ import annotations
 
-import csv
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -37,6 +36,7 @@ from heterofedsyn.audit.fixtures import (
     temporary_folder,
 )
 from heterofedsyn.audit.patches import patched
+from heterofedsyn.audit.sources import STORES
 from heterofedsyn.marginals import Flat, tally
 from heterofedsyn.marginals.counts import PairCounts
 from heterofedsyn.protocol import Plan, Query
@@ -207,20 +207,15 @@ def _chosen(rows: Sequence[Row], schema: Schema, most: int) -> list[tuple[int, .
 def _sources(stretches: Sequence[Sequence[Row]], place: Path) -> list[Source]:
     """A table of whole numbers, a stream of floats, a file of Parquet and one of CSV, of texts."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     whole, floats, parquet, text = stretches
     ids = [None if row.person is None else float(row.person) for row in floats]
     reader = as_table(floats, pa.array(ids, pa.float64())).to_reader(max_chunksize=_BATCH)
-    spelt = as_table(parquet, _texts(parquet))
-    pq.write_table(spelt, place / "rows.parquet", row_group_size=_BATCH)
-    with (place / "rows.csv").open("w", newline="", encoding="utf-8") as file:
-        lines = csv.writer(file)
-        lines.writerow([UNIT, "a0", "a1"])
-        for row, name in zip(text, _texts(text), strict=True):
-            lines.writerow([name, *(f"v{code}" for code in row.codes)])
     in_batches = pa.Table.from_batches(_numbered(whole).to_batches(max_chunksize=_BATCH))
-    files = (str(place / "rows.parquet"), str(place / "rows.csv"))
+    files = [
+        STORES[kind](as_table(rows, _texts(rows)).to_pydict(), place)
+        for kind, rows in (("parquet", parquet), ("csv", text))
+    ]
     return [open_source(source) for source in (in_batches, reader, *files)]
 
 
