@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from heterofedsyn._arrays import Integers
-from heterofedsyn.audit.fixtures import WHEN as NOW
-from heterofedsyn.audit.fixtures import SiteOnDisk, as_csv, make_settings, query_of
+from heterofedsyn.audit.fixtures import WHEN, SiteOnDisk, as_csv, make_settings, query_of
 from heterofedsyn.marginals import Statistic
 from heterofedsyn.privacy.noise import Calibration
 from heterofedsyn.protocol import Study, encode
@@ -20,6 +19,7 @@ from heterofedsyn.site.settings import SiteSettings
 from support import categories, dependent_table, make_plan
 
 SCHEMA = categories(3, 4, 2)
+NOW = WHEN
 
 
 class FreshNoise:
