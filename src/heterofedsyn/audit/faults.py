@@ -245,10 +245,7 @@ def repair(site: SiteOnDisk, how: Damage) -> Account:
     settings = site.settings
     known = max(_booked(settings.folder / LEDGER), _anchored(settings.anchor))
     account = Books.repair(
-        settings.folder,
-        settings.anchor,
-        settings.study_cap,
-        restored=how is Damage.BOTH_RESTORED,
+        settings.folder, settings.anchor, settings.study_cap, restored=how is Damage.BOTH_RESTORED
     )
     require(
         Fraction(account.spent.rho) >= known + Fraction(settings.study_cap.rho),

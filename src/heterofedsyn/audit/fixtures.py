@@ -115,10 +115,7 @@ def classes(domain: Domain, seed: int) -> dict[str, tuple[Statistic, ...]]:
     """The classes of releases over the first two attributes, each by its statistics."""
     pair = domain.names[0], domain.names[1]
     first, second = domain.shape(pair)
-    halves = (
-        tuple(i * 3 // first for i in range(first)),
-        tuple(i // 2 for i in range(second)),
-    )
+    halves = (tuple(i * 3 // first for i in range(first)), tuple(i // 2 for i in range(second)))
     levels = (first - 1).bit_length()
     every: dict[str, tuple[Statistic, ...]] = {
         "total": (Total(),),

@@ -15,15 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from heterofedsyn._arrays import Integers
-from heterofedsyn.marginals import (
-    Dependence,
-    Flat,
-    Grouped,
-    Haar,
-    Sketched,
-    Statistic,
-    Total,
-)
+from heterofedsyn.marginals import Dependence, Flat, Grouped, Haar, Sketched, Statistic, Total
 from heterofedsyn.privacy.trust import SecureAggregation, Trust
 from heterofedsyn.schema import Domain, EncodedTable
 

@@ -19,12 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from heterofedsyn._arrays import Integers, stream
-from heterofedsyn.audit.coupling.answers import (
-    Examined,
-    compare,
-    examine_in_memory,
-    loss,
-)
+from heterofedsyn.audit.coupling.answers import Examined, compare, examine_in_memory, loss
 from heterofedsyn.audit.effort import Effort
 from heterofedsyn.audit.findings import Check, require
 from heterofedsyn.audit.fixtures import (

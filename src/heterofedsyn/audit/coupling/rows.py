@@ -17,14 +17,7 @@ from heterofedsyn._arrays import stream
 from heterofedsyn.audit.cases import mixed_schema
 from heterofedsyn.audit.coupling.answers import examine
 from heterofedsyn.audit.findings import Broken, Check, require
-from heterofedsyn.audit.fixtures import (
-    SITE,
-    InMemory,
-    ask,
-    plain_schema,
-    plan_of,
-    table_of,
-)
+from heterofedsyn.audit.fixtures import SITE, InMemory, ask, plain_schema, plan_of, table_of
 from heterofedsyn.audit.sources import STORES
 from heterofedsyn.errors import DataError
 from heterofedsyn.marginals import Flat, Grouped

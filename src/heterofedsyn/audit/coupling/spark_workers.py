@@ -17,10 +17,7 @@ import numpy as np
 from heterofedsyn._arrays import stream
 from heterofedsyn.audit import oracle
 from heterofedsyn.audit.findings import Check, require
-from heterofedsyn.audit.fixtures import (
-    UNIT,
-    plain_schema,
-)
+from heterofedsyn.audit.fixtures import UNIT, plain_schema
 from heterofedsyn.marginals import Flat, Total
 from heterofedsyn.marginals.counts import whole
 from heterofedsyn.schema import Fit, Schema

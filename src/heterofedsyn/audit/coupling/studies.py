@@ -57,9 +57,7 @@ from heterofedsyn.audit.fixtures import (
 )
 from heterofedsyn.audit.patches import patched
 from heterofedsyn.marginals import Flat, Sketched, SketchKind, Statistic, counting
-from heterofedsyn.privacy.noise import (
-    SimulatedNoise,
-)
+from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.protocol import Plan, Query
 from heterofedsyn.schema import EncodedTable
 from heterofedsyn.schema import decode as decode_rows
