@@ -36,7 +36,7 @@ def make_site(place: Path, schema: Schema = SCHEMA, rows: int = 20, **terms: Any
     text = as_csv(dependent_table(schema.domain, rows))
     usual = {"name": "one", "epsilon": 10.0, "study_epsilon": 2.0}
     settings = make_settings(place, schema, text, **{**usual, **terms})
-    return SiteOnDisk.found(settings).settings
+    return SiteOnDisk.create(settings).settings
 
 
 def make_study(schema: Schema = SCHEMA, **terms: Any) -> Study:

@@ -93,8 +93,8 @@ class Fault:
         raise AssertionError("a killed process goes on")
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def _identity(file: os.stat_result) -> tuple[int, int]:
+    return file.st_dev, file.st_ino
 
 
 def _former_bytes(file: int, place: int) -> Callable[[], object]:

@@ -249,7 +249,7 @@ class SiteOnDisk:
     settings: SiteSettings
 
     @classmethod
-    def found(cls, settings: SiteSettings) -> SiteOnDisk:
+    def create(cls, settings: SiteSettings) -> SiteOnDisk:
         """A new site with an empty ledger and no study; unlike others it has no key."""
         Books.create(settings.folder, settings.anchor, unit=unit_name(settings.unit))
         settings.studies.mkdir()
@@ -275,7 +275,7 @@ class SiteOnDisk:
             "study_epsilon": first.epsilon,
             "unit": first.unit,
         }
-        site = cls.found(make_settings(place, schema, rows, **{**usual, **terms}))
+        site = cls.create(make_settings(place, schema, rows, **{**usual, **terms}))
         for plan in plans:
             site.approve(plan, schema)
         return site

@@ -108,13 +108,13 @@ def _worlds(statistics: Sequence[Statistic], domain: Domain) -> tuple[EncodedTab
 
 def _pressed(site: Site, queries: Sequence[Query]) -> set[bytes]:
     """All answers that a hub gets that asks for more than was agreed."""
-    heard = set()
+    answers = set()
     for query in (queries[0], *queries):
         try:
-            heard.add(site.answer(encode(query)))
+            answers.add(site.answer(encode(query)))
         except PrivacyRefusal:
             continue
-    return heard
+    return answers
 
 
 def _furthest(statistics: Sequence[Statistic], domain: Domain) -> Integers:

@@ -45,16 +45,15 @@ def exact(statistic: Statistic, table: EncodedTable) -> Integers:
             width = 1 << (math.ceil(math.log2(size)) if size > 1 else 0)
             node = width >> statistic.level  # leaves under a node
             place = codes[statistic.attributes[0]]
-            found = np.zeros(1 << statistic.level, dtype=np.int64)
-            np.add.at(found, place // node, np.where(place % node < node // 2, 1, -1))
-            return found
+            differences = np.zeros(1 << statistic.level, dtype=np.int64)
+            np.add.at(differences, place // node, np.where(place % node < node // 2, 1, -1))
+            return differences
         case Sketched():
             joint = _counts(
                 [codes[name] for name in statistic.attributes], _shape(statistic, table)
             )
             matrix = statistic.sketch(domain).matrix.astype(np.int64)
-            found = (joint[:, None] * matrix).sum(axis=0)
-            return np.asarray(found, dtype=np.int64)
+            return np.asarray((joint[:, None] * matrix).sum(axis=0), dtype=np.int64)
         case Dependence():
             shape = _shape(statistic, table)
             joint = _counts([codes[name] for name in statistic.attributes], shape).reshape(shape)

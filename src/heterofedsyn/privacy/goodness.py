@@ -73,8 +73,8 @@ def tails_p_value(samples: Sequence[tuple[Integers, float]]) -> float:
     looks = [(seen[0], expected), (seen[1], expected), (seen.sum(axis=0), 2 * expected)]
     least = min(
         _chernoff(float(s), float(e), every)
-        for found, wanted in looks
-        for s, e in zip(found, wanted, strict=True)
+        for beyond, wanted in looks
+        for s, e in zip(beyond, wanted, strict=True)
     )
     # A bound for each direction, too many and too few.
     return min(1.0, 2 * len(looks) * len(_THRESHOLDS) * least)
@@ -229,9 +229,11 @@ def _remainders(draws: Integers, sigma: float) -> float:
             mass = _mass(sigma)
             chance = np.bincount((np.arange(mass.size) - mass.size // 2) % modulus, mass)
         edges = _edges(chance, draws.size)
-        found = np.bincount(draws % modulus, minlength=modulus)
+        remainders = np.bincount(draws % modulus, minlength=modulus)
         chances.append(
-            _pearson(np.add.reduceat(found, edges), np.add.reduceat(chance, edges) * draws.size)
+            _pearson(
+                np.add.reduceat(remainders, edges), np.add.reduceat(chance, edges) * draws.size
+            )
         )
     return min(1.0, len(_MODULI) * min(chances))
 

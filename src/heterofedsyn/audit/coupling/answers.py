@@ -143,9 +143,11 @@ def examine_in_memory(
     return answer
 
 
-def check_charges(spent: Budget, heard: Sequence[Examined], budget: Budget, stated: float) -> None:
+def check_charges(
+    spent: Budget, answers: Sequence[Examined], budget: Budget, stated: float
+) -> None:
     """What the answers cost was charged, within the budget, and the statement says so."""
-    cost = sum((one.charged for one in heard), Fraction(0))
+    cost = sum((one.charged for one in answers), Fraction(0))
     require(cost <= Fraction(spent.rho), f"releases cost {float(cost)}, charged was {spent.rho}")
     require(spent <= budget, f"{spent.rho} was charged, the budget is {budget.rho}")
     require(cost <= Fraction(stated) <= Fraction(budget.rho), "privacy.json states another rho")
