@@ -1,8 +1,7 @@
-"""A real site in a folder, for tests of what its steward does."""
+"""A site with a key in a folder, for tests of what its steward does."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from heterofedsyn.audit import fixtures
 from heterofedsyn.marginals.statistics import Flat
-from heterofedsyn.protocol import Part, Query, Study, encode
+from heterofedsyn.protocol import Study, encode
 from heterofedsyn.schema import Schema
 from heterofedsyn.site.consent import approve
 from heterofedsyn.site.create import found_site
@@ -23,36 +23,28 @@ NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 WHO = "Ada, data steward"
 
 
-def write_rows(place: Path, schema: Schema, rows: int = 300) -> Path:
+def rows_of(schema: Schema, rows: int = 300) -> bytes:
     """Private rows of any schema of `categories`, as CSV."""
-    rng = np.random.default_rng(0)
-    codes = np.stack([rng.integers(0, size, rows) for size in schema.domain.sizes], axis=1)
-    lines = [",".join(schema.domain.names), *(",".join(f"v{c}" for c in row) for row in codes)]
+    return fixtures.as_csv(fixtures.table_of(schema, rows, np.random.default_rng(0)))
+
+
+def write_rows(place: Path, schema: Schema, rows: int = 300) -> Path:
+    """The same as a file."""
     path = place / "rows.csv"
-    path.write_text("\n".join(lines) + "\n", "utf-8")
+    path.write_bytes(rows_of(schema, rows))
     return path
 
 
 def make_settings(place: Path, schema: Schema = SCHEMA, **other: Any) -> SiteSettings:
     """Settings of a site in this folder, with its schema, rows and a place for its anchor."""
-    schema.save(place / "schema.toml")
-    (place / "vault").mkdir(exist_ok=True)
     usual = {
-        "folder": place / "site",
         "name": "elmwood",
-        "schema": place / "schema.toml",
-        "source": str(write_rows(place, schema)),
         "epsilon": 3.0,
-        "delta": 1e-9,
         "study_epsilon": 1.0,
         "anchor": place / "vault" / "anchor",
         "socket": place / "run" / "agent.sock",
-        "engine": str(os.geteuid()),
-        "group": str(os.getegid()),
-        "rows": 1_000,
-        "tick": 0.001,
     }
-    return SiteSettings(**{**usual, **other})
+    return fixtures.make_settings(place, schema, rows_of(schema), **{**usual, **other})
 
 
 def make_site(place: Path, schema: Schema = SCHEMA, **other: Any) -> SiteSettings:
@@ -78,6 +70,6 @@ def make_message(
     study: Study, number: int, share: float, attributes: tuple[str, ...] = ("a0",)
 ) -> bytes:
     """A query of its own for each number."""
-    parts = (Part(Flat(attributes), share),)
     label = f"question {number}"
-    return encode(Query(study=study.fingerprint, number=number, label=label, parts=parts))
+    query = fixtures.query_of(study, Flat(attributes), share=share, number=number, label=label)
+    return encode(query)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from agent_crash_driver import MOMENT, STEPS
 from agent_support import FreshNoise, approved_study, ask, books_of, make_site
 from heterofedsyn._arrays import Integers
+from heterofedsyn.audit.faults import ANSWERED, REFUSED, Ended
 from heterofedsyn.marginals import Flat
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.terms import Terms
@@ -25,8 +25,27 @@ from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
 
-KILLED = -signal.SIGKILL
 FLUSH, REPLACE = os.fsync, os.replace
+
+
+DRIVER = """
+import json, sys
+from pathlib import Path
+from heterofedsyn.audit.faults import Fault, live
+from heterofedsyn.audit.fixtures import SiteOnDisk
+from heterofedsyn.audit.histories import History
+from heterofedsyn.site.settings import SiteSettings
+
+History.warm(Path(sys.argv[1]))
+print("ready", flush=True)
+for line in sys.stdin:
+    told = json.loads(line)
+    site = SiteOnDisk(SiteSettings.load(Path(told["folder"])))
+    fault = None if told["writes"] is None else Fault(told["writes"])
+    ended = live(site, [bytes.fromhex(told["message"])], fault, told["after"])
+    print(json.dumps([ended.sent, ended.code]), flush=True)
+"""
+"""Agents as lines of input ask for them, one process for each, forked from a warm one."""
 
 
 class Agents:
@@ -37,29 +56,32 @@ class Agents:
         self.deaths = 0
 
     def live(
-        self, settings: SiteSettings, step: str, message: bytes, after: float = 0.0
-    ) -> tuple[bytes, int]:
-        """What an agent sent before it ended, and its exit code."""
+        self,
+        settings: SiteSettings,
+        message: bytes,
+        writes: int | None = None,
+        after: float | None = None,
+    ) -> Ended:
+        """What an agent sent before it ended, and its exit code.
+
+        Args:
+            writes: steps of writing and sending that it does before it is killed.
+            after: seconds after which it is killed.
+        """
         assert self._driver.stdin is not None
         assert self._driver.stdout is not None
-        told = {"folder": str(settings.folder), "step": step, "after": after}
+        told = {"folder": str(settings.folder), "writes": writes, "after": after}
         print(json.dumps({**told, "message": message.hex()}), file=self._driver.stdin, flush=True)
-        said = json.loads(self._driver.stdout.readline())
-        self.deaths += said["ended"] == KILLED
-        return bytes.fromhex(said["received"]), said["ended"]
+        ended = Ended(*json.loads(self._driver.stdout.readline()))
+        self.deaths += ended.killed
+        return ended
 
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agents]:
-    here = Path(__file__).parent
-    command = [sys.executable, str(here / "agent_crash_driver.py")]
-    command.append(str(tmp_path_factory.mktemp("warm") / "site"))
+    command = [sys.executable, "-c", DRIVER, str(tmp_path_factory.mktemp("warm"))]
     with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(here), *sys.path])},
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as driver:
         assert driver.stdout is not None
         assert driver.stdout.readline() == "ready\n"
@@ -79,29 +101,32 @@ class Watch:
         self.cost = together(
             study.plan.budget.part(part.share) for part in decode(message, Query).parts
         )
-        self.sent: list[bytes] = []
+        self.sent: list[str] = []
 
     @property
     def charges(self) -> int:
         account = Books.read(self.settings.folder, self.settings.anchor)
         return sum(charged.query == self.query for charged in account.charges)
 
-    def ask(self, agents: Agents, step: str = "", after: float = 0.0) -> int:
+    def ask(self, agents: Agents, writes: int | None = None, after: float | None = None) -> bool:
+        """Whether the agent was killed before its end."""
         charged = self.charges
-        received, ended = agents.live(self.settings, step, self.message, after)
-        assert not received.startswith(b"refused"), received
+        ended = agents.live(self.settings, self.message, writes, after)
+        assert ended.killed or ended.code == 0, ended
+        assert not ended.sent.startswith(REFUSED), ended
         assert self.charges in (charged, 1), "charged twice, or a charge was lost"
-        if received:
+        if ended.sent:
             assert self.charges == 1, "released but not charged"
-            self.sent.append(received)
+            self.sent.append(ended.sent)
             longest = max(self.sent, key=len)
             assert all(longest.startswith(sent) for sent in self.sent), "two different answers"
-        return ended
+        return ended.killed
 
     def settle(self, agents: Agents) -> None:
         """Ask twice more: the answer is whole, and the same, and paid once."""
-        assert [self.ask(agents), self.ask(agents)] == [0, 0]
-        assert decode(self.sent[-1], Answer).query == self.query
+        assert [self.ask(agents), self.ask(agents)] == [False, False]
+        answer = bytes.fromhex(self.sent[-1].removeprefix(ANSWERED))
+        assert decode(answer, Answer).query == self.query
         assert self.sent[-1] == self.sent[-2]
         assert self.charges == 1
 
@@ -111,21 +136,27 @@ def watched(settings: SiteSettings, study: Study, label: str) -> Watch:
     return Watch(settings, study, message)
 
 
+LEAST_STEPS = 14
+"""Of an agent that answers a new query: charge and answer are written, flushed and anchored."""
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("step", STEPS)
-def test_killed_at_this_step_five_times_over_and_asked_again(
-    tmp_path: Path, agents: Agents, step: str
-) -> None:
+def test_killed_at_any_step_five_times_over_and_asked_again(tmp_path: Path, agents: Agents) -> None:
     settings = make_site(tmp_path / "place")
     study = approved_study(settings)
-    for label in ("one", "two"):
-        watch = watched(settings, study, label)
-        assert watch.ask(agents, step) == KILLED
+    costs: list[Budget] = []
+    for step in count():
+        watch = watched(settings, study, f"{step}")
+        killed = watch.ask(agents, step)
         for _ in range(4):
-            assert watch.ask(agents, step) in (KILLED, 0)
+            watch.ask(agents, step)
         watch.settle(agents)
+        costs.append(watch.cost)
+        if not killed:
+            break
+    assert step >= LEAST_STEPS
     spent = Books.read(settings.folder, settings.anchor).spent
-    assert spent == together([watch.cost, watch.cost])
+    assert spent == together(costs)
 
 
 TIMES = pytest.mark.parametrize(
@@ -146,8 +177,8 @@ def test_killed_at_sequences_of_steps(tmp_path: Path, agents: Agents, times: int
     before = agents.deaths
     for trial in range(times):
         watch = watched(settings, study, f"{trial}")
-        for step in rng.choice(STEPS, rng.integers(1, 5)):
-            watch.ask(agents, str(step))
+        for step in rng.integers(0, LEAST_STEPS, rng.integers(1, 5)):
+            watch.ask(agents, int(step))
         watch.settle(agents)
         costs.append(watch.cost)
     assert agents.deaths - before > times
@@ -167,7 +198,7 @@ def test_killed_from_outside_at_any_moment(tmp_path: Path, agents: Agents, times
         assert trials < 10 * times, "hardly an agent was killed in time"
         watch = watched(settings, study, f"{trials}")
         for after in rng.uniform(0, 0.08, 3):
-            watch.ask(agents, MOMENT, float(after))
+            watch.ask(agents, after=float(after))
         watch.settle(agents)
         trials += 1
     assert len(Books.read(settings.folder, settings.anchor).charges) == trials
@@ -182,11 +213,11 @@ def test_an_older_ledger_put_back_after_a_crash_releases_nothing(
     older = tmp_path / "older"
     shutil.copy(settings.folder / "ledger", older)
     first = watched(settings, study, "one")
-    first.ask(agents, "after sending")
+    first.ask(agents)
     shutil.copy(older, settings.folder / "ledger")
     for query in (first, watched(settings, study, "two")):
-        received, ended = agents.live(settings, "", query.message)
-        assert (received, ended) == (b"", 1)
+        ended = agents.live(settings, query.message)
+        assert (ended.said, ended.code) == ((), 1)
 
 
 class Disk:

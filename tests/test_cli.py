@@ -760,6 +760,7 @@ COMMANDS = [
     ("schema",),
     ("schema", "draft"),
     ("schema", "check"),
+    ("audit",),
     ("bench",),
     ("bench", "audit"),
     ("bench", "data"),

@@ -42,7 +42,7 @@ FILES = {
     "schema draft": ("schema", "draft", "--data", "d.csv", "--public", "--overwrite", "--out"),
     "study new": ("study", "new", *STUDY, "--site", "a", "--site", "b", "--overwrite", "--out"),
     "bench scale": ("bench", "scale", "--rows", "10000", "--overwrite", "--table"),
-    "bench audit": ("bench", "audit", "--overwrite", "--html"),
+    "audit": ("audit", "--overwrite", "--html"),
 }
 ENDINGS = {"sample": ".csv", "bench scale": ".csv", "schema draft": ".toml", "study new": ".toml"}
 

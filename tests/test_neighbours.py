@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from heterofedsyn.audit.findings import Broken
-from heterofedsyn.audit.neighbours import (
+from heterofedsyn.audit.coupling.neighbours import (
     Published,
     check_published,
     distance,
@@ -18,6 +17,7 @@ from heterofedsyn.audit.neighbours import (
     record,
     simulate,
 )
+from heterofedsyn.audit.findings import Broken
 from heterofedsyn.simulate.synthesizer import FederatedSynthesizer
 
 pytestmark = pytest.mark.sweep

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heterofedsyn.audit.stores import STORES, Columns, encode_through, written
+from heterofedsyn.audit.sources import STORES, Columns, encode_through, written
 from heterofedsyn.schema import Encoded, Schema, _parsing, encode
 from heterofedsyn.sources import csv_file, memory, open_source
 from heterofedsyn.sources._cells import texts

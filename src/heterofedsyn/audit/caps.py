@@ -8,29 +8,40 @@ and then a little more of it, in every place that keeps one.
 from __future__ import annotations
 
 import math
-import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from itertools import count
-from pathlib import Path
 
-from heterofedsyn._arrays import stream
-from heterofedsyn.audit import prices
-from heterofedsyn.audit.disk import Serving, SiteOnDisk
+from heterofedsyn._arrays import Integers, stream
+from heterofedsyn.audit import oracle
 from heterofedsyn.audit.effort import Effort
-from heterofedsyn.audit.exhibit import SITE, plain_schema, plan_of, table_of
-from heterofedsyn.audit.findings import Check, Finding, require
-from heterofedsyn.audit.hearing import Charging, InMemory
-from heterofedsyn.errors import PrivacyRefusal
+from heterofedsyn.audit.findings import Check, require
+from heterofedsyn.audit.fixtures import (
+    SITE,
+    Charging,
+    InMemory,
+    Serving,
+    SiteOnDisk,
+    plain_schema,
+    plan_of,
+    query_of,
+    serving,
+    table_of,
+    temporary_folder,
+)
+from heterofedsyn.errors import BudgetExceeded, PrivacyRefusal
 from heterofedsyn.marginals import Flat
-from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.ledger import Ledger
-from heterofedsyn.privacy.noise import SecureNoise
-from heterofedsyn.protocol import Part, Plan, Query, encode
+from heterofedsyn.privacy.noise import SecureNoise, SimulatedNoise
+from heterofedsyn.privacy.terms import Terms
+from heterofedsyn.protocol import Part, Plan, encode
 from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.site import Site
 from heterofedsyn.site.ledger.books import Books
@@ -40,6 +51,10 @@ _ROWS = b"a0,a1\nv0,v0\nv1,v1\nv2,v1\n"
 _OVER = (*(10.0**-digits for digits in range(15, 0, -1)), 2.0**-52)
 """By which share of a cap somebody asks for more than is left of it."""
 
+_ROUNDED = 1 - Fraction(1, 2**50)
+"""A sum is rounded up, so what fits only just may be refused."""
+
+_MEETING_SECONDS = 0.2
 _SIZES = 60
 """Prices of all sizes that are booked at one place."""
 
@@ -48,14 +63,86 @@ _Charge = Callable[[Budget], bool]
 
 
 def checks(effort: Effort, seed: int) -> Iterator[Check]:
-    """Prices of all sizes, caps to their last bit, and what a cap means."""
+    """Queries that fit or not, prices of all sizes, caps to their last bit, what a cap means."""
+    yield "histories in memory", partial(_in_memory, effort, seed)
+    yield "two threads", partial(_at_once, seed)
     yield "a charge of any size", partial(_any_size, seed)
     yield "caps to the last bit", partial(_last_bit, seed)
     yield "caps keep epsilon and delta", partial(_meant, effort, seed)
     yield "repairs count", partial(_repaired, seed)
 
 
-def _any_size(seed: int) -> Iterator[Finding]:
+def _in_memory(effort: Effort, seed: int) -> str:
+    """A site of a simulation answers what fits, refuses the rest, and charges each query once."""
+    plan = plan_of(_SCHEMA, seed, epsilon=1.0)
+    whole = Fraction(plan.budget.rho)
+    rng = stream(seed, "histories in memory")
+    table = table_of(_SCHEMA, 20, rng)
+    asked = refused = 0
+    for life in range(10 * effort.lives):
+        site = Site(SITE, table, plan, SimulatedNoise(seed + life, SITE))
+        paid: dict[bytes, Fraction] = {}
+        for number in range(effort.steps):
+            shares = rng.uniform(0.01, 0.3, rng.integers(1, 3)).tolist()
+            parts = tuple(Part(Flat(("a0",)), share) for share in shares)
+            known = int(rng.integers(0, number + 1))
+            message = encode(query_of(plan, number=known, parts=parts))
+            cost = Fraction(together(plan.budget.part(share) for share in shares).rho)
+            fits = message in paid or sum(paid.values()) + cost <= whole
+            try:
+                site.answer(message)
+            except BudgetExceeded:
+                require(
+                    not fits or sum(paid.values()) + cost > whole * _ROUNDED,
+                    "a query that fits was refused",
+                )
+                refused += 1
+            else:
+                require(fits, "a query that does not fit was answered")
+                paid.setdefault(message, cost)
+            asked += 1
+            spent = Fraction(site.ledger.spent.rho)
+            require(sum(paid.values()) <= spent <= whole, "the ledger books less than was spent")
+    return f"{10 * effort.lives:,} histories, {asked:,} queries, {refused:,} of them refused"
+
+
+@dataclass(frozen=True)
+class _Meeting:
+    """Noise that is drawn when a second thread wants some too, or when none has come."""
+
+    both: threading.Barrier
+    simulated = False
+
+    def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
+        with suppress(threading.BrokenBarrierError):
+            self.both.wait(_MEETING_SECONDS)
+        return SecureNoise().draw(terms, alone, key)
+
+
+def _at_once(seed: int) -> str:
+    """A site of a simulation that is asked by two threads: the same query, and two too dear."""
+    plan = plan_of(_SCHEMA, seed, epsilon=1.0)
+    table = table_of(_SCHEMA, 20, stream(seed, "histories in memory"))
+    first, second = (
+        encode(query_of(plan, Flat(("a0",)), share=0.6, number=number)) for number in range(2)
+    )
+    for messages in ((first, first), (first, second)):
+        site = Site(SITE, table, plan, _Meeting(threading.Barrier(2)))
+
+        def answer(message: bytes, site: Site = site) -> bytes | None:
+            try:
+                return site.answer(message)
+            except BudgetExceeded:
+                return None
+
+        with ThreadPoolExecutor(2) as threads:
+            left = {said for said in threads.map(answer, messages) if said is not None}
+        require(len(left) == 1, "two answers left at the price of one")
+        require(len(site.ledger.charges) == 1, "one answer left, but not one was charged")
+    return "one answer to the same query, and to two too dear together"
+
+
+def _any_size(seed: int) -> str:
     """What is charged is booked in full, from the smallest price there is up to the cap."""
     rng = stream(seed, "prices of all sizes")
     plan = plan_of(_SCHEMA, seed, epsilon=1.0)
@@ -92,12 +179,10 @@ def _any_size(seed: int) -> Iterator[Finding]:
                     Fraction(site.spent.rho) >= paid,
                     f"{where}: an answer left for a price that was not booked",
                 )
-    yield Finding(
-        "a charge of any size", True, f"{2 * _SIZES} prices from 5e-324 on, {asked} answers"
-    )
+    return f"{2 * _SIZES} prices from 5e-324 on, {asked} answers"
 
 
-def _last_bit(seed: int) -> Iterator[Finding]:
+def _last_bit(seed: int) -> str:
     """All of a cap can be spent, and nothing above it, by however little."""
     plan, other = (plan_of(_SCHEMA, seed + i, epsilon=1.0) for i in range(2))
     cap, ample = plan.budget, Budget(100.0)
@@ -130,7 +215,7 @@ def _last_bit(seed: int) -> Iterator[Finding]:
                 )
             require(_answered(site, second, 99, 0.5), f"{where}: the rest of a cap is refused")
             require(site.spent <= cap, f"{where}: more is spent than the cap")
-    yield Finding("caps to the last bit", True, f"5 places, each asked for {len(_OVER)} times more")
+    return f"5 places, each asked for {len(_OVER)} times more"
 
 
 def _charge(
@@ -157,13 +242,13 @@ def _press(where: str, charge: _Charge, cap: Budget) -> None:
     require(not charge(Budget(math.ulp(0.0))), f"{where}: a spent cap paid for something")
 
 
-def _meant(effort: Effort, seed: int) -> Iterator[Finding]:
+def _meant(effort: Effort, seed: int) -> str:
     """What a steward's caps are in rho keeps the epsilon and delta that are set."""
     rng = stream(seed, "caps of stewards")
     plan = plan_of(_SCHEMA, seed, epsilon=1.0)
     many = max(10, effort.prices // 100)
-    with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
-        made = SiteOnDisk.make(Path(place), SITE, _SCHEMA, plan, _ROWS).settings
+    with temporary_folder() as place:
+        made = SiteOnDisk.make(place, _SCHEMA, _ROWS, plan).settings
         for _ in range(many):
             epsilons = sorted(float(10 ** rng.uniform(-1, 1.5)) for _ in range(2))
             delta = float(10 ** rng.uniform(-12, -2))
@@ -172,20 +257,20 @@ def _meant(effort: Effort, seed: int) -> Iterator[Finding]:
                 ("a study", settings.study_cap, epsilons[0]),
                 ("a table", settings.cap, epsilons[1]),
             ):
-                found = prices.epsilon_of(cap.rho, delta, "tight")
+                meant = oracle.epsilon_of(cap.rho, delta, "tight")
                 require(
-                    found * (1 - prices.LAST_DIGITS) <= Decimal(epsilon),
+                    meant * (1 - oracle.LAST_DIGITS) <= Decimal(epsilon),
                     f"the cap of {what} is epsilon {epsilon:.6g} at delta {delta:.2g}, its rho "
-                    f"means {found:.6g}",
+                    f"means {meant:.6g}",
                 )
-    yield Finding("caps keep epsilon and delta", True, f"{2 * many} caps of {many} sites")
+    return f"{2 * many} caps of {many} sites"
 
 
-def _repaired(seed: int) -> Iterator[Finding]:
+def _repaired(seed: int) -> str:
     """What a repair books is spent: the table's cap pays for it as for an answer."""
     plan, other = (plan_of(_SCHEMA, seed + i, epsilon=1.0) for i in range(2))
-    with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
-        made = SiteOnDisk.make(Path(place), SITE, _SCHEMA, plan, _ROWS, epsilon=1.5)
+    with temporary_folder() as place:
+        made = SiteOnDisk.make(place, _SCHEMA, _ROWS, plan, epsilon=1.5)
         settings = made.settings
         with made.serving(SecureNoise()) as agent:
             require(_answered(agent, plan, 0, 0.9), "what was approved is refused")
@@ -204,14 +289,14 @@ def _repaired(seed: int) -> Iterator[Finding]:
             require(agent.spent == before, "a refused query was charged")
             require(_answered(agent, other, 9, left * 0.5), "the rest of a cap is refused")
             require(agent.spent <= settings.cap, "more is spent than the cap, repairs included")
-    yield Finding("repairs count", True, "4 queries after a repair")
+    return "4 queries after a repair"
 
 
 @contextmanager
 def _books() -> Iterator[tuple[Books, Iterator[int]]]:
     """Books in a folder of their own, and numbers for queries, for a while."""
-    with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
-        folder, anchor = Path(place) / "site", Path(place) / "anchor"
+    with temporary_folder() as place:
+        folder, anchor = place / "site", place / "anchor"
         Books.create(folder, anchor)
         with Books.open(folder, anchor) as books:
             yield books, count()
@@ -222,18 +307,14 @@ def _everywhere(plan: Plan, seed: int, more: Sequence[Plan] = ()) -> Iterator[di
     """A site in memory and an agent on disk, each with the budget of one study."""
     table = table_of(_SCHEMA, 20, stream(seed, "few rows"))
     site = Site(SITE, table, plan, SecureNoise())
-    with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
-        made = SiteOnDisk.make(Path(place), SITE, _SCHEMA, plan, _ROWS, more=more, epsilon=1.0)
-        with made.serving(SecureNoise()) as agent:
-            yield {"a site in memory": InMemory(site), "an agent": agent}
+    with serving(_SCHEMA, _ROWS, plan, *more, noise=SecureNoise(), epsilon=1.0) as agent:
+        yield {"a site in memory": InMemory(site), "an agent": agent}
 
 
 def _answered(site: Charging, plan: Plan, number: int, share: float) -> bool:
     """Whether a query gets an answer; if not, it must be the budget that refuses it."""
-    parts = (Part(Flat(("a0",)), share),)
-    query = Query(study=plan.fingerprint, number=number, label="q", parts=parts)
     try:
-        site.answer(encode(query))
+        site.answer(encode(query_of(plan, Flat(("a0",)), share=share, number=number)))
     except Refused as refused:
         # A price too small to be noised is malformed, or below what a site answers for.
         known = (Reason.OVER_THE_CAP, Reason.MALFORMED)

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from unittest import mock
 
 import msgspec
 
-from heterofedsyn.audit.disk import WHEN, Serving, SiteOnDisk
-from heterofedsyn.audit.exhibit import SITE, plain_schema, plan_of
-from heterofedsyn.audit.findings import Broken, Check, Finding, require
-from heterofedsyn.audit.subject import UNIT
+from heterofedsyn.audit.findings import Broken, Check, require
+from heterofedsyn.audit.fixtures import (
+    SITE,
+    UNIT,
+    WHEN,
+    Serving,
+    SiteOnDisk,
+    plain_schema,
+    plan_of,
+    query_of,
+    serving,
+    temporary_folder,
+)
+from heterofedsyn.audit.patches import patched
 from heterofedsyn.errors import NotApproved
 from heterofedsyn.marginals import Flat
 from heterofedsyn.privacy.noise import SecureNoise
 from heterofedsyn.privacy.trust import SecureAggregation
-from heterofedsyn.protocol import Part, Plan, Query, Study, encode
-from heterofedsyn.protocol.refusal import Reason, Refused
+from heterofedsyn.protocol import Part, Plan, Study, encode
+from heterofedsyn.protocol.refusal import Reason
 from heterofedsyn.site import consent
-from heterofedsyn.site.settings import SETTINGS, SiteSettings
+from heterofedsyn.site.settings import SiteSettings
 
 _SCHEMA = plain_schema(3, 2)
 _ROWS = b"person,a0,a1\n1,v0,v0\n2,v1,v1\n3,v2,v1\n"
@@ -38,14 +45,12 @@ def checks(seed: int) -> Iterator[Check]:
     yield "consent is to what the steward saw", partial(_seen, seed)
     yield "a site of records answers no study of persons", partial(_records, seed)
     for what, changes in (("consent", _CONSENTS), ("a lowered cap", _LOWERED)):
-        yield f"while an agent serves: {what}", partial(_at_once, what, changes, seed)
+        yield f"while an agent serves: {what}", partial(_at_once, changes, seed)
 
 
-def _consent(seed: int) -> Iterator[Finding]:
+def _consent(seed: int) -> str:
     plan = plan_of(_SCHEMA, seed, epsilon=1.0)
-    hidden = msgspec.structs.replace(
-        plan_of(_SCHEMA, seed, SITE, "oak", epsilon=1.0), trust=SecureAggregation.name
-    )
+    hidden = plan_of(_SCHEMA, seed, SITE, "oak", epsilon=1.0, trust=SecureAggregation.name)
     # The same epsilon at a larger delta is a larger budget; rho alone can be compared.
     dearer = msgspec.structs.replace(plan, delta=1e-3)
     refused: dict[str, tuple[Plan, _Change]] = {
@@ -86,7 +91,7 @@ def _consent(seed: int) -> Iterator[Finding]:
     )
     _check_approvals({f"consent {what}": (p, _reset) for what, p in others.items()}, persons)
     many = len(refused) + len(others) + 1
-    yield Finding("consent", True, f"{many} queries without it refused, for nothing")
+    return f"{many} queries without it refused, for nothing"
 
 
 def _reply(
@@ -100,27 +105,23 @@ def _reply(
     """
     asked = asked or plan
     parts = tuple(Part(Flat(("a0",)), share) for share in shares)
-    query = Query(study=asked.fingerprint, number=0, label="q", parts=parts)
-    with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
+    with temporary_folder() as place:
         # Whatever refuses a plan at its approval has looked away.
-        with mock.patch.object(consent, "check_study"):
-            more = [asked] if asked != plan else []
-            made = SiteOnDisk.make(Path(place), SITE, _SCHEMA, plan, _ROWS, more=more)
-        site = SiteOnDisk(change(made.settings, plan))
-        with site.serving(SecureNoise()) as agent:
-            try:
-                agent.answer(encode(query))
-            except Refused as refused:
-                require(agent.spent.rho == 0, "a query without consent was charged")
-                return refused.reason
-    return "answered"
+        with patched(consent, check_study=lambda *given, **terms: None):
+            plans = [plan] if asked == plan else [plan, asked]
+            made = SiteOnDisk.make(place, _SCHEMA, _ROWS, *plans)
+        with SiteOnDisk(change(made.settings, plan)).serving(SecureNoise()) as agent:
+            reply = agent.reply(encode(query_of(asked, parts=parts)))
+            paid = agent.spent.rho
+    require(reply == "answered" or paid == 0, "a query without consent was charged")
+    return reply
 
 
 def _check_approvals(refused: dict[str, tuple[Plan, _Change]], plan: Plan) -> None:
     """What an agent never answers is not approved either."""
     for what, (proposed, change) in refused.items():
-        with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
-            made = SiteOnDisk.make(Path(place), SITE, _SCHEMA, plan, _ROWS)
+        with temporary_folder() as place:
+            made = SiteOnDisk.make(place, _SCHEMA, _ROWS, plan)
             site = SiteOnDisk(change(made.settings, plan))
             try:
                 site.approve(proposed, _SCHEMA)
@@ -129,11 +130,11 @@ def _check_approvals(refused: dict[str, tuple[Plan, _Change]], plan: Plan) -> No
         raise Broken(f"a study of {what} was approved")
 
 
-def _seen(seed: int) -> Iterator[Finding]:
+def _seen(seed: int) -> str:
     """Consent has the figures of the study, not those that the site would have allowed."""
     plan = plan_of(_SCHEMA, seed, epsilon=1.0)
-    with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
-        made = SiteOnDisk.make(Path(place), SITE, _SCHEMA, plan, _ROWS)
+    with temporary_folder() as place:
+        made = SiteOnDisk.make(place, _SCHEMA, _ROWS, plan)
         # Since then the steward allows more to a study, and approves another one.
         site = SiteOnDisk(replace(made.settings, study_epsilon=3.0, epsilon=6.0))
         other = msgspec.structs.replace(plan, seed=plan.seed + 1)
@@ -150,18 +151,18 @@ def _seen(seed: int) -> Iterator[Finding]:
                 "study": agreed.fingerprint,
                 "schema": _SCHEMA.fingerprint,
             }.items():
-                found = getattr(kept, name)
-                require(found == wanted, f"consent has {name} {found}, the study has {wanted}")
+                stated = getattr(kept, name)
+                require(stated == wanted, f"consent has {name} {stated}, the study has {wanted}")
             with site.serving(SecureNoise()) as agent:
                 replies = [_asked(agent, agreed, number, 0.9) for number in range(2)]
             require(
                 replies == ["answered", Reason.OVER_THE_CAP],
                 f"a study of which 0.9 was spent is {replies[1]} once more",
             )
-    yield Finding("consent is to what the steward saw", True, "2 studies, 4 queries")
+    return "2 studies, 4 queries"
 
 
-def _records(seed: int) -> Iterator[Finding]:
+def _records(seed: int) -> str:
     """Whoever protects records by its ledger must not answer as if it protected persons.
 
     With one row a person, removing a record of somebody who has others brings another one in: two
@@ -176,40 +177,29 @@ def _records(seed: int) -> Iterator[Finding]:
             f"a study of persons with {most} rows at a site of records: {reply}",
         )
         _check_approvals({"persons at a site of records": (persons, _reset)}, plan)
-    yield Finding(
-        "a site of records answers no study of persons", True, "2 studies, approval and query"
-    )
+    return "2 studies, approval and query"
 
 
-def _at_once(name: str, changes: dict[str, _Change], seed: int) -> Iterator[Finding]:
+def _at_once(changes: dict[str, _Change], seed: int) -> str:
     """An agent that serves hears of whatever only makes its site stricter; no restart is needed."""
     plan = plan_of(_SCHEMA, seed, epsilon=1.0)
     for what, change in changes.items():
-        with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
-            site = SiteOnDisk.make(Path(place), SITE, _SCHEMA, plan, _ROWS)
-            with site.serving(SecureNoise()) as agent:
-                require(_asked(agent, plan, 0, 0.3) == "answered", "what was approved is refused")
-                before = agent.spent
-                change(site.settings, plan)
-                reply = _asked(agent, plan, 1, 0.3)
-                require(
-                    reply in (Reason.NOT_APPROVED, Reason.OVER_THE_CAP),
-                    f"{what}: the next query is {reply}",
-                )
-                require(agent.spent == before, f"{what}: the next query was charged")
-    yield Finding(
-        f"while an agent serves: {name}", True, f"{len(changes)} changes count at the next query"
-    )
+        with serving(_SCHEMA, _ROWS, plan, noise=SecureNoise()) as agent:
+            require(_asked(agent, plan, 0, 0.3) == "answered", "what was approved is refused")
+            before = agent.spent
+            change(agent.settings, plan)
+            reply = _asked(agent, plan, 1, 0.3)
+            require(
+                reply in (Reason.NOT_APPROVED, Reason.OVER_THE_CAP),
+                f"{what}: the next query is {reply}",
+            )
+            require(agent.spent == before, f"{what}: the next query was charged")
+    return f"{len(changes)} changes count at the next query"
 
 
 def _asked(agent: Serving, plan: Plan, number: int, share: float) -> str:
     """What a hub hears."""
-    parts = (Part(Flat(("a0",)), share),)
-    try:
-        agent.answer(encode(Query(study=plan.fingerprint, number=number, label="q", parts=parts)))
-    except Refused as refused:
-        return refused.reason
-    return "answered"
+    return agent.reply(encode(query_of(plan, Flat(("a0",)), share=share, number=number)))
 
 
 def _reset(settings: SiteSettings, plan: Plan, **changes: object) -> SiteSettings:
@@ -218,9 +208,7 @@ def _reset(settings: SiteSettings, plan: Plan, **changes: object) -> SiteSetting
 
 def _rewrite(settings: SiteSettings, plan: Plan, **changes: object) -> SiteSettings:
     """Other settings in the file of the site, as its steward would write them."""
-    changed = _reset(settings, plan, **changes)
-    (settings.folder / SETTINGS).write_text(changed.to_toml(), "utf-8")
-    return changed
+    return SiteOnDisk(settings).changed(**changes).settings
 
 
 def _withdraw(settings: SiteSettings, plan: Plan) -> SiteSettings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 from heterofedsyn.audit.effort import Effort
@@ -39,8 +39,8 @@ def require(held: bool, words: str) -> None:
         raise Broken(words)
 
 
-Check: TypeAlias = tuple[str, Callable[[], Iterable[Finding]]]
-"""A name, and work that yields findings or raises; whatever it raises is a failed check."""
+Check: TypeAlias = tuple[str, Callable[[], str | Iterable[Finding]]]
+"""A name, and work that gives the figure of what held, or findings; what it raises is a failure."""
 
 Layer: TypeAlias = Callable[[Effort, int], Iterable[Check]]
 """The checks of a layer, for an effort and a seed."""
@@ -107,15 +107,7 @@ class Audit:
                     "layer": verdict.layer,
                     "passed": verdict.passed,
                     "seconds": round(verdict.seconds, 2),
-                    "findings": [
-                        {
-                            "name": finding.name,
-                            "passed": finding.passed,
-                            "figure": finding.figure,
-                            "p_value": finding.p_value,
-                        }
-                        for finding in verdict.findings
-                    ],
+                    "findings": [asdict(finding) for finding in verdict.findings],
                 }
                 for verdict in self.verdicts
             ],

@@ -12,16 +12,14 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import Integers, stream
-from heterofedsyn.audit import reference
-from heterofedsyn.audit.carry import carry
+from heterofedsyn.audit import oracle
+from heterofedsyn.audit.cases import LAST, SITES, Case, carry, deal, people, person
 from heterofedsyn.audit.effort import Effort
-from heterofedsyn.audit.exhibit import DELTA, SITE, ask, every_kind, plain_schema, plan_of
 from heterofedsyn.audit.findings import Check, Finding
-from heterofedsyn.audit.subject import LAST, SITES, Case, deal, people, person
+from heterofedsyn.audit.fixtures import DELTA, SITE, ask, ask_all, classes, plain_schema, plan_of
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.marginals import Sketched, Statistic
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
@@ -45,7 +43,7 @@ _ADAPTIVE = (Case("fedprivsyn", epsilon=EPSILON), Case("wavetree", epsilon=EPSIL
 
 def checks(effort: Effort, seed: int) -> Iterator[Check]:
     """One game for each class of release, with either source of noise, and for whole studies."""
-    names = every_kind(plain_schema(9, 6).domain, seed)
+    names = classes(plain_schema(9, 6).domain, seed)
     for name in names:
         yield f"{name}, seeded", partial(_class, effort.runs, seed, name, secure=False)
         yield f"{name}, OpenDP", partial(_class, effort.secure_runs, seed, name, secure=True)
@@ -60,7 +58,7 @@ def _class(runs: int, seed: int, name: str, *, secure: bool) -> Iterator[Finding
     schema = plain_schema(9, 6)
     domain = schema.domain
     plan = plan_of(schema, seed, epsilon=EPSILON)
-    statistics = every_kind(domain, seed)[name]
+    statistics = classes(domain, seed)[name]
     shared = plan.budget.evenly(len(statistics))[0].rho
     queries = [ask(plan, number, statistics, shared) for number in range(2)]
     worlds = _worlds(statistics, domain)
@@ -79,11 +77,9 @@ def _sum(runs: int, seed: int) -> Iterator[Finding]:
     """The whole budget where only the sum over sites is seen, and so the noise of all of them."""
     schema = plain_schema(9, 6)
     domain = schema.domain
-    plan = msgspec.structs.replace(
-        plan_of(schema, seed, *SITES[:2], epsilon=EPSILON), trust=SecureAggregation.name
-    )
-    statistics = every_kind(domain, seed)["gaussian sketch"]
-    query = ask(plan, 0, statistics, plan.budget.evenly(len(statistics))[0].rho)
+    plan = plan_of(schema, seed, *SITES[:2], epsilon=EPSILON, trust=SecureAggregation.name)
+    statistics = classes(domain, seed)["gaussian sketch"]
+    query = ask_all(plan, statistics)
     worlds = _worlds(statistics, domain)
     exact = [
         [rest + own for rest, own in zip(_told(query, worlds[0]), told, strict=True)]
@@ -112,20 +108,20 @@ def _worlds(statistics: Sequence[Statistic], domain: Domain) -> tuple[EncodedTab
 
 def _pressed(site: Site, queries: Sequence[Query]) -> set[bytes]:
     """All answers that a hub gets that asks for more than was agreed."""
-    heard = set()
+    answers = set()
     for query in (queries[0], *queries):
         try:
-            heard.add(site.answer(encode(query)))
+            answers.add(site.answer(encode(query)))
         except PrivacyRefusal:
             continue
-    return heard
+    return answers
 
 
 def _furthest(statistics: Sequence[Statistic], domain: Domain) -> Integers:
     """A record that moves these statistics most, as codes."""
     for statistic in statistics:
         if isinstance(statistic, Sketched):
-            cell = int(reference.squared_rows(statistic, domain).argmax())
+            cell = int(oracle.squared_rows(statistic, domain).argmax())
             return np.array(np.unravel_index(cell, domain.sizes), dtype=np.int64)
     return np.array([size - 1 for size in domain.sizes], dtype=np.int64)
 
@@ -157,7 +153,7 @@ def _study(runs: int, seed: int, case: Case) -> Iterator[Finding]:
 
 
 def _told(query: Query, table: EncodedTable) -> list[Integers]:
-    return [reference.exact(part.statistic, table) for part in query.parts]
+    return [oracle.exact(part.statistic, table) for part in query.parts]
 
 
 def _score(reply: bytes, without: list[Integers], within: list[Integers]) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
 from heterofedsyn._version import __version__
-from heterofedsyn.audit import coupling, game, ledger, noise
+from heterofedsyn.audit import coupling, game, histories, noise
 from heterofedsyn.audit.effort import Effort
 from heterofedsyn.audit.findings import Audit, Broken, Check, Finding, Layer, Verdict
 from heterofedsyn.errors import HeterofedsynError, UsageError, did_you_mean
@@ -19,7 +19,10 @@ LAYERS: dict[str, tuple[str, Layer]] = {
     ),
     "noise": ("is what is added the noise that is recorded, fresh every time?", noise.checks),
     "game": ("can a record be told from a transcript better than promised?", game.checks),
-    "ledger": ("is every release charged, once, whatever crashes or is restored?", ledger.checks),
+    "ledger": (
+        "is every release charged, once, whatever crashes or is restored?",
+        histories.checks,
+    ),
 }
 """Every layer by name: the question it answers, and its checks."""
 
@@ -37,24 +40,22 @@ def audit(
         enough: ends a layer after a check with such a finding.
 
     Raises:
-        UsageError: if there is no such layer, or a library is missing that one needs.
+        UsageError: if there is no such layer.
     """
     for name in layers:
         if name not in LAYERS:
             raise UsageError(f"there is no layer {name!r}; {did_you_mean(name, LAYERS)}")
-    wanted = [name for name in LAYERS if name in layers or not layers]
-    if "ledger" in wanted:
-        ledger.check_library()
     verdicts = []
-    for name in wanted:
-        question, checks = LAYERS[name]
+    for name, (question, checks) in LAYERS.items():
+        if layers and name not in layers:
+            continue
         start = _seconds()
         findings: list[Finding] = []
         for title, work in checks(effort, seed):
             progress(f"{name}: {title}")
-            found = _findings((title, work))
-            findings += found
-            if any(map(enough, found)):
+            said = _findings((title, work))
+            findings += said
+            if any(map(enough, said)):
                 break
         verdicts.append(Verdict(name, question, tuple(findings), _seconds() - start))
     return Audit(__version__, version("opendp"), effort.name, seed, tuple(verdicts))
@@ -63,15 +64,18 @@ def audit(
 def _findings(check: Check) -> list[Finding]:
     """What a check finds; one that breaks off has failed, with what it found before."""
     title, work = check
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
-        for finding in work():
-            found.append(finding)
+        figure = work()
+        if isinstance(figure, str):
+            return [Finding(title, True, figure)]
+        for finding in figure:
+            findings.append(finding)
     except (Broken, HeterofedsynError) as error:
-        found.append(Finding(title, False, " ".join(str(error).split())))
+        findings.append(Finding(title, False, " ".join(str(error).split())))
     except Exception as error:
-        found.append(Finding(title, False, f"unexpected {type(error).__name__}: {error}"[:300]))
-    return found
+        findings.append(Finding(title, False, f"unexpected {type(error).__name__}: {error}"[:300]))
+    return findings
 
 
 def _seconds() -> float:

@@ -9,30 +9,26 @@ from __future__ import annotations
 
 import math
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import Codes, Floats, stream
-from heterofedsyn.audit.disk import SiteOnDisk
-from heterofedsyn.audit.exhibit import SITE, plan_of
+from heterofedsyn.audit.fixtures import UNIT, SiteOnDisk, listening, plan_of, query_of
 from heterofedsyn.marginals.sketch import SketchKind
 from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, Sketched, Statistic, Total
 from heterofedsyn.privacy.noise import SecureNoise
-from heterofedsyn.protocol import Part, Query, encode
+from heterofedsyn.protocol import encode
 from heterofedsyn.protocol.socket import ask
 from heterofedsyn.schema import EncodedTable, Schema
 from heterofedsyn.schema.columns import IntegerColumn
 from heterofedsyn.schema.table import decode
-from heterofedsyn.site.server import Service
-from heterofedsyn.site.settings import SETTINGS, propose
+from heterofedsyn.site.settings import propose
 
 SCHEMA = Schema(
     tuple(
@@ -43,9 +39,8 @@ SCHEMA = Schema(
 """Short to read, which an agent does for every query: what takes longer would only add noise."""
 
 PLAN = plan_of(SCHEMA, 0, epsilon=1.0)
-UNIT = "person"
 READ_PLANS = tuple(
-    msgspec.structs.replace(PLAN, unit=UNIT, rows_per_unit=most) for most in (2, 3, 4)
+    plan_of(SCHEMA, 0, epsilon=1.0, unit=UNIT, rows_per_unit=most) for most in (2, 3, 4)
 )
 """Of three studies that keep so many rows of a person."""
 
@@ -120,15 +115,15 @@ class Table:
 def games(quick: bool = False) -> list[Game]:
     """Every threshold known, cells that are empty or not, and a control: equal tables."""
     sizes = SIZES[:2] if quick else SIZES
-    found = [Game(f"{n:,} rows against {n - 1:,}", (n, n - 1)) for n in sizes]
-    found.append(Game("a sketch, one cell more filled", (1_000, 1_000), filled=True))
     large = sizes[-3:][0]
-    found.append(Game(f"{large:,} against {large - 1:,}, socket", (large, large - 1), socket=True))
-    found += [
-        Game(f"{large:,} rows read, {words}", (large, large), odd=odd)
-        for odd, words in (("twice", "one of them twice"), ("bytes", "one byte no text"))
+    return [
+        *(Game(f"{n:,} rows against {n - 1:,}", (n, n - 1)) for n in sizes),
+        Game("a sketch, one cell more filled", (1_000, 1_000), filled=True),
+        Game(f"{large:,} against {large - 1:,}, socket", (large, large - 1), socket=True),
+        Game(f"{large:,} rows read, one of them twice", (large, large), odd="twice"),
+        Game(f"{large:,} rows read, one byte no text", (large, large), odd="bytes"),
+        Game(f"control: {large:,} twice", (large, large)),
     ]
-    return [*found, Game(f"control: {large:,} twice", (large, large))]
 
 
 def measure(
@@ -140,14 +135,14 @@ def measure(
         tick: seconds; shorter than a site's own, so that thousands of queries take minutes.
     """
     fresh = QUICK_FRESH if quick else FRESH
-    found = []
+    tables = []
     for ticking in (0.0, tick):
         told = []
         for number, game in enumerate(games(quick)):
             progress(f"tick {ticking:g} s: {game.name}")
             told.append(play(game, ticking, queries // fresh, fresh, number))
-        found.append(Table(ticking, tuple(told)))
-    return found
+        tables.append(Table(ticking, tuple(told)))
+    return tables
 
 
 def play(game: Game, tick: float, queries: int, fresh: int, seed: int) -> Told:
@@ -179,31 +174,23 @@ def _agent(place: Path, game: Game, which: int, tick: float) -> Iterator[Callabl
     import pyarrow.parquet
 
     place.mkdir()
-    plan, *more = READ_PLANS if game.odd else (PLAN,)
-    made = SiteOnDisk.make(place, SITE, SCHEMA, plan, b"", more=more)
     source = place / ("rows.csv" if game.odd else "rows.parquet")
+    settings = {"source": str(source), "rows": propose(max(game.rows)), "tick": tick}
+    plans = READ_PLANS if game.odd else (PLAN,)
+    site = SiteOnDisk.make(place, SCHEMA, b"", *plans, **settings)
     if game.odd:
         source.write_bytes(_file(game, which))
     else:
         rows = EncodedTable.from_codes(SCHEMA.domain, _codes(game, which))
         pyarrow.parquet.write_table(decode(SCHEMA, rows, np.random.default_rng(0)), source)
-    declared = propose(max(game.rows))
-    settings = replace(made.settings, source=str(source), rows=declared, tick=tick)
-    (settings.folder / SETTINGS).write_text(settings.to_toml())
-    with SiteOnDisk(settings).serving(SecureNoise()) as serving:
+    with site.serving(SecureNoise()) as serving:
         if not game.odd:
             serving.agent.prepare()
         if not game.socket:
             yield serving.answer
             return
-        with Service(serving.agent, settings, log=lambda line: None) as service:
-            running = threading.Thread(target=service.run)
-            running.start()
-            try:
-                yield lambda message: ask(settings.socket, message, 60.0)
-            finally:
-                service.stop()
-                running.join()
+        with listening(serving):
+            yield lambda message: ask(site.settings.socket, message, 60.0)
 
 
 def _codes(game: Game, which: int) -> Codes:
@@ -215,8 +202,8 @@ def _codes(game: Game, which: int) -> Codes:
         codes[2:, -1] = 1 - which
     else:
         codes = np.stack([rng.integers(0, size, most) for size in SCHEMA.domain.sizes])
-    found: Codes = codes[:, : game.rows[which]].astype(np.uint16)
-    return found
+    rows: Codes = codes[:, : game.rows[which]].astype(np.uint16)
+    return rows
 
 
 def _file(game: Game, which: int) -> bytes:
@@ -259,15 +246,9 @@ def _query(number: int, game: Game, rng: np.random.Generator) -> bytes:
         parts = [Grouped(("a0", "a1"), (_map(400, rng), _map(400, rng))) for _ in range(MAPS)]
         parts += [Grouped(("a2", "a3"), (_map(20, rng), _map(20, rng))) for _ in range(2)]
         parts += [Flat(("a2",)), Haar(("a0",), 0)]
-    return encode(
-        Query(
-            # A site keeps two tables: of three that are asked for in turn, each is read anew.
-            study=(READ_PLANS[number % 3] if game.odd else PLAN).fingerprint,
-            number=number,
-            label=f"timing {number}",
-            parts=tuple(Part(statistic, SHARE) for statistic in parts),
-        )
-    )
+    # A site keeps two tables: of three that are asked for in turn, each is read anew.
+    plan = READ_PLANS[number % 3] if game.odd else PLAN
+    return encode(query_of(plan, *parts, share=SHARE, number=number, label=f"timing {number}"))
 
 
 def _map(size: int, rng: np.random.Generator) -> tuple[int, ...]:

@@ -14,14 +14,14 @@ from heterofedsyn.report.blocks import Section, Table, Text, Warn
 from heterofedsyn.report.page import Page, render
 
 
-def show(found: Audit) -> None:
+def show(audit: Audit) -> None:
     """The verdicts on stdout, each with its figures."""
-    for verdict in found.verdicts:
+    for verdict in audit.verdicts:
         say(f"{verdict.layer}: {_summary(verdict)}")
         say(f"  {verdict.question}")
         for finding in verdict.findings:
             say(f"  {'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.figure}")
-    say(_whole(found))
+    say(_whole(audit))
 
 
 def check_page(target: Path, *, overwrite: bool) -> None:
@@ -34,24 +34,24 @@ def check_page(target: Path, *, overwrite: bool) -> None:
     check_drawing()
 
 
-def write(target: Path, found: Audit) -> None:
+def write(target: Path, audit: Audit) -> None:
     """The verdicts as one page."""
     page = Page(
-        title=f"Privacy audit: {'passed' if found.passed else 'FAILED'}",
+        title=f"Privacy audit: {'passed' if audit.passed else 'FAILED'}",
         lead=(
             "This page says what an audit of the installed software found on one machine. It "
             "looked at invented rows only; nothing on this page comes from private data."
         ),
         private=False,
         facts=(
-            ("Verdict", "passed" if found.passed else "failed"),
-            ("heterofedsyn", found.version),
-            ("OpenDP", found.opendp),
-            ("Effort", found.effort),
-            ("Seed", str(found.seed)),
-            ("False alarm", f"at most {found.false_alarm:.1g} for a sound build"),
+            ("Verdict", "passed" if audit.passed else "failed"),
+            ("heterofedsyn", audit.version),
+            ("OpenDP", audit.opendp),
+            ("Effort", audit.effort),
+            ("Seed", str(audit.seed)),
+            ("False alarm", f"at most {audit.false_alarm:.1g} for a sound build"),
         ),
-        sections=tuple(_section(verdict) for verdict in found.verdicts),
+        sections=tuple(_section(verdict) for verdict in audit.verdicts),
         foot="No rows of anybody were read for this page.",
     )
     write_page(target, render(page), private=False)
@@ -79,10 +79,10 @@ def _summary(verdict: Verdict) -> str:
     return f"{word}, {count(len(verdict.findings), 'check')}, {verdict.seconds:.1f} CPU seconds"
 
 
-def _whole(found: Audit) -> str:
-    passed = sum(verdict.passed for verdict in found.verdicts)
+def _whole(audit: Audit) -> str:
+    passed = sum(verdict.passed for verdict in audit.verdicts)
     return (
-        f"{'passed' if found.passed else 'FAILED'}: {passed} of "
-        f"{count(len(found.verdicts), 'layer')} (heterofedsyn {found.version}, OpenDP "
-        f"{found.opendp}); a sound build fails with a chance of at most {found.false_alarm:.1g}"
+        f"{'passed' if audit.passed else 'FAILED'}: {passed} of "
+        f"{count(len(audit.verdicts), 'layer')} (heterofedsyn {audit.version}, OpenDP "
+        f"{audit.opendp}); a sound build fails with a chance of at most {audit.false_alarm:.1g}"
     )

@@ -17,6 +17,7 @@ import typer
 from heterofedsyn import __version__
 from heterofedsyn._files import reason
 from heterofedsyn.cli import (
+    audit,
     bench,
     demo,
     evaluate,
@@ -52,6 +53,7 @@ app.command("report")(report.report)
 app.add_typer(schema.app, name="schema")
 app.add_typer(site.app, name="site")
 app.add_typer(study.app, name="study")
+app.command("audit")(audit.audit)
 app.add_typer(bench.app, name="bench")
 
 

@@ -40,21 +40,12 @@ def gaussian_p_value(draws: Integers, sigma: float) -> float:
     >>> gaussian_p_value(draws // 2 * 2, 41.0) < 1e-9
     True
     """
-    if sigma >= _WIDE:
-        return _wide_p_value(draws, sigma)
-    mass = _mass(sigma)
-    zero = mass.size // 2
     furthest = int(max(draws.max(), -draws.min()))
-    if furthest > zero:
+    if sigma < _WIDE and furthest > _reach(sigma):
         return 0.0
-    outside = _outside(mass)
-    far = 1.0 if furthest == 0 else -math.expm1(draws.size * math.log1p(-2 * outside[furthest]))
-    near = math.exp(draws.size * math.log1p(-2 * outside[furthest + 1]))
-    edges = _edges(mass, draws.size)
-    fit = _pearson(
-        np.add.reduceat(np.bincount(draws + zero, minlength=mass.size), edges),
-        np.add.reduceat(mass, edges) * draws.size,
-    )
+    far = -math.expm1(_log_within(furthest, draws.size, sigma))
+    near = math.exp(_log_within(furthest + 1, draws.size, sigma))
+    fit = _pearson(*(_wide_cells if sigma >= _WIDE else _cells)(draws, sigma))
     return min(
         1.0, 5 * min(fit, _remainders(draws, sigma), tails_p_value([(draws, sigma)]), far, near)
     )
@@ -76,16 +67,14 @@ def tails_p_value(samples: Sequence[tuple[Integers, float]]) -> float:
     expected = np.zeros(len(_THRESHOLDS))
     for draws, sigma in samples:
         first = np.floor(np.array(_THRESHOLDS) * sigma).astype(np.int64) + 1
-        expected += draws.size * (
-            _beyond(first, sigma) if sigma >= _WIDE else _outside(_mass(sigma))[first]
-        )
+        expected += draws.size * _beyond(first, sigma)
         for side, signed in enumerate((draws, -draws)):
             seen[side] += draws.size - np.searchsorted(np.sort(signed), first)
     looks = [(seen[0], expected), (seen[1], expected), (seen.sum(axis=0), 2 * expected)]
     least = min(
         _chernoff(float(s), float(e), every)
-        for found, wanted in looks
-        for s, e in zip(found, wanted, strict=True)
+        for beyond, wanted in looks
+        for s, e in zip(beyond, wanted, strict=True)
     )
     # A bound for each direction, too many and too few.
     return min(1.0, 2 * len(looks) * len(_THRESHOLDS) * least)
@@ -130,6 +119,8 @@ def reuse_p_value(noise: Integers) -> float:
 def chi_square_tail(statistic: float, freedom: int) -> float:
     """The chance that a chi-square of so many degrees of freedom is at least this large.
 
+    Written out here since an agent looks at its noise whenever it starts, without scipy.
+
     >>> round(chi_square_tail(3.841459, 1), 6), round(chi_square_tail(18.307038, 10), 6)
     (0.05, 0.05)
     """
@@ -165,34 +156,47 @@ def normal_tail(z: float) -> float:
     return math.erfc(abs(z) / math.sqrt(2))
 
 
-def _wide_p_value(draws: Integers, sigma: float) -> float:
+def _log_within(place: int, draws: int, sigma: float) -> float:
+    """The logarithm of the chance that no draw is so far out, on either side."""
+    outside = 2 * float(_beyond(np.array([place]), sigma)[0])
+    return -math.inf if outside >= 1 else draws * math.log1p(-outside)
+
+
+def _beyond(first: Integers, sigma: float) -> Floats:
+    """The chance of each of these numbers or a larger one."""
+    if sigma < _WIDE:
+        return _outside(_mass(sigma))[first]
+    scaled = (first - 0.5) / (sigma * math.sqrt(2))
+    return np.array([math.erfc(place) / 2 for place in scaled.tolist()])
+
+
+def _cells(draws: Integers, sigma: float) -> tuple[Integers, Floats]:
+    """How many draws are in cells of neighbouring values, and how many should be."""
+    mass = _mass(sigma)
+    edges = _edges(mass, draws.size)
+    seen = np.bincount(draws + _reach(sigma), minlength=mass.size)
+    return np.add.reduceat(seen, edges), np.add.reduceat(mass, edges) * draws.size
+
+
+def _wide_cells(draws: Integers, sigma: float) -> tuple[Integers, Floats]:
     """The same for noise so wide that nobody could list its values."""
-    furthest = int(max(draws.max(), -draws.min()))
-    outside = _beyond(np.array([furthest, furthest + 1]), sigma)
-    far = -math.expm1(draws.size * math.log1p(-2 * min(0.5, float(outside[0]))))
-    near = math.exp(draws.size * math.log1p(-2 * min(0.5, float(outside[1]))))
     cells = max(2, min(_MOST_CELLS, draws.size // _LEAST_EXPECTED))
     edges = np.array([sigma * _NORMAL.inv_cdf(i / cells) for i in range(1, cells)])
     # Where a cell begins: the first integer in it, from which its chance is reckoned.
     first = np.ceil(edges).astype(np.int64)
     below = np.concatenate([[0.0], 1 - _beyond(first, sigma), [1.0]])
-    found = np.bincount(np.searchsorted(first, draws, side="right"), minlength=cells)
-    fit = _pearson(found, np.diff(below) * draws.size)
-    return min(
-        1.0, 5 * min(fit, _remainders(draws, sigma), tails_p_value([(draws, sigma)]), far, near)
-    )
+    seen = np.bincount(np.searchsorted(first, draws, side="right"), minlength=cells)
+    return seen, np.diff(below) * draws.size
 
 
-def _beyond(first: Integers, sigma: float) -> Floats:
-    """The chance of each of these numbers or a larger one, of noise that is wide."""
-    scaled = (first - 0.5) / (sigma * math.sqrt(2))
-    return np.array([math.erfc(place) / 2 for place in scaled.tolist()])
+def _reach(sigma: float) -> int:
+    """As far as values are listed; what lies beyond 12 sigma is below 1e-31."""
+    return math.ceil(12 * sigma) + 2
 
 
 def _mass(sigma: float) -> Floats:
-    """The probabilities of values around 0; what lies beyond 12 sigma is below 1e-31."""
-    reach = math.ceil(12 * sigma) + 2
-    values = np.arange(-reach, reach + 1, dtype=np.float64)
+    """The probabilities of values around 0."""
+    values = np.arange(-_reach(sigma), _reach(sigma) + 1, dtype=np.float64)
     mass = np.exp(-(values**2) / (2 * sigma**2))
     whole: Floats = mass / mass.sum()
     return whole
@@ -225,9 +229,11 @@ def _remainders(draws: Integers, sigma: float) -> float:
             mass = _mass(sigma)
             chance = np.bincount((np.arange(mass.size) - mass.size // 2) % modulus, mass)
         edges = _edges(chance, draws.size)
-        found = np.bincount(draws % modulus, minlength=modulus)
+        remainders = np.bincount(draws % modulus, minlength=modulus)
         chances.append(
-            _pearson(np.add.reduceat(found, edges), np.add.reduceat(chance, edges) * draws.size)
+            _pearson(
+                np.add.reduceat(remainders, edges), np.add.reduceat(chance, edges) * draws.size
+            )
         )
     return min(1.0, len(_MODULI) * min(chances))
 

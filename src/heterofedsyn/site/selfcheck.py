@@ -103,7 +103,7 @@ def _require(held: bool, otherwise: str) -> None:
     if not held:
         raise PrivacyRefusal(
             f"{otherwise}; nothing is served: install heterofedsyn and OpenDP anew and run "
-            "`heterofedsyn bench audit`"
+            "`heterofedsyn audit`"
         )
 
 

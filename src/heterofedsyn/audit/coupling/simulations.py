@@ -7,7 +7,6 @@ published tells how they were dealt.
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,8 +21,7 @@ from typing import Any
 import msgspec
 
 from heterofedsyn._arrays import stream
-from heterofedsyn.audit.findings import Check, Finding, require
-from heterofedsyn.audit.neighbours import (
+from heterofedsyn.audit.coupling.neighbours import (
     Published,
     Recorded,
     check_published,
@@ -31,7 +29,9 @@ from heterofedsyn.audit.neighbours import (
     record,
     simulate,
 )
-from heterofedsyn.audit.stores import STORES
+from heterofedsyn.audit.findings import Check, require
+from heterofedsyn.audit.fixtures import temporary_folder
+from heterofedsyn.audit.sources import STORES
 from heterofedsyn.simulate.split import Split
 
 _SCHEMA = """\
@@ -92,7 +92,7 @@ def checks(seed: int) -> Iterator[Check]:
         yield f"simulate: a row changed, {way.name}", partial(_row_changed, way, seed)
     yield "simulate: the deal cannot be repeated", partial(_secret, seed)
     for what, query in _QUERIES.items():
-        yield f"simulate: {what}", partial(_engine, f"simulate: {what}", query, seed)
+        yield f"simulate: {what}", partial(_engine, query, seed)
     yield "simulate: a person at two sites", partial(_twice, seed)
 
 
@@ -125,15 +125,16 @@ class _Place:
 
     def run(self, way: _Way, seed: int | None, source: str) -> Published:
         """A simulation of these rows."""
-        schema = self.folder / "schema.toml"
-        if not schema.exists():
-            schema.write_text(_SCHEMA, "utf-8")
-        terms = ("--schema", schema, "--epsilon", "1", "--delta", "1e-9", "--sites", "3")
         noise = () if seed is None else ("--seed", str(seed))
-        return simulate("--data", source, *terms, *noise, *way.arguments)
+        return self.simulate("--data", source, "--sites", "3", *noise, *way.arguments)
+
+    def simulate(self, *arguments: str) -> Published:
+        """The command with these arguments."""
+        schema = self.folder / "schema.toml"
+        return simulate("--schema", schema, "--epsilon", "1", "--delta", "1e-9", *arguments)
 
 
-def _published(seed: int) -> Iterator[Finding]:
+def _published(seed: int) -> str:
     """Files, words and the exit code follow from the answers, whatever the rows are."""
     rows = _rows(seed)
     compared = 0
@@ -146,15 +147,14 @@ def _published(seed: int) -> Iterator[Finding]:
             )
             require(one.published.code == 0, f"{way.name} ends with {one.published.code}")
             compared += len(one.published.files)
-    yield Finding("simulate: what is published", True, f"{compared} files built from answers alone")
+    return f"{compared} files built from answers alone"
 
 
-def _row_more(way: _Way, seed: int) -> Iterator[Finding]:
+def _row_more(way: _Way, seed: int) -> str:
     """One row more is one row more at one site, at the price of one."""
-    name = f"simulate: a row more, {way.name}"
     if way.kind == "duckdb" and find_spec("duckdb") is None:
-        yield Finding(name, True, "there is no DuckDB here to read from")
-        return
+        return "there is no DuckDB here to read from"
+
     rows = _rows(seed)
     most, allowed = Fraction(0), 2 if way.per_unit else 1
     with _folder() as place:
@@ -171,9 +171,9 @@ def _row_more(way: _Way, seed: int) -> Iterator[Finding]:
                 moved <= allowed and sites <= 1,
                 f"{what}: {moved} rows at {sites} sites are others, for one that was added",
             )
-            found = distance(one, two)
-            require(found <= 1, f"{what} moves {float(found):.3f} times what was charged")
-            most = max(most, found)
+            apart = distance(one, two)
+            require(apart <= 1, f"{what} moves {float(apart):.3f} times what was charged")
+            most = max(most, apart)
             for where in (0, len(rows) // 2):
                 elsewhere = [*rows[:where], *more, *rows[where:]]
                 other = place.source(elsewhere, way.kind, f"{what} at {where}")
@@ -183,10 +183,10 @@ def _row_more(way: _Way, seed: int) -> Iterator[Finding]:
         require(_moved(one, fewer)[0] <= 1, "one row less, and others went to other sites")
         # Of a person, too: one of two rows that count costs a quarter, and may bring in another.
         require(distance(one, fewer) <= 1, "one row less moves too much")
-    yield Finding(name, True, f"{len(_ADDED)} rows: {float(most):.9f} of the charge at most")
+    return f"{len(_ADDED)} rows: {float(most):.9f} of the charge at most"
 
 
-def _row_changed(way: _Way, seed: int) -> Iterator[Finding]:
+def _row_changed(way: _Way, seed: int) -> str:
     """A row at the start, in the middle or at the end that changes takes no other with it."""
     rows = _rows(seed)
     with _folder() as place:
@@ -200,27 +200,28 @@ def _row_changed(way: _Way, seed: int) -> Iterator[Finding]:
                 require(
                     moved <= 2, f"row {where} changed, and {moved - 2} rows went to other sites"
                 )
-    yield Finding(f"simulate: a row changed, {way.name}", True, "3 places, no other row moved")
+    return "3 places, no other row moved"
 
 
 def _moved(one: Recorded, other: Recorded) -> tuple[int, int]:
     """How many rows are in one site's table and not in the other's, and at how many sites."""
     _, plan, _ = one.begun
     require(other.begun[1].sites == plan.sites, "a row changes which sites there are")
-    moved = []
-    for site in plan.sites:
-        first, second = one.rows(site), other.rows(site)
-        moved.append(sum(((first - second) + (second - first)).values()))
+    moved = [_apart(one.rows(site), other.rows(site)) for site in plan.sites]
     return sum(moved), sum(many > 0 for many in moved)
+
+
+def _apart(first: Counter[tuple[int, ...]], second: Counter[tuple[int, ...]]) -> int:
+    """How many rows are in one table and not in the other."""
+    return ((first - second) + (second - first)).total()
 
 
 def _pooled(one: Recorded, other: Recorded) -> int:
     """How many rows of all sites together are in one run and not in the other."""
-    first, second = one.pooled, other.pooled
-    return sum(((first - second) + (second - first)).values())
+    return _apart(one.pooled, other.pooled)
 
 
-def _secret(seed: int) -> Iterator[Finding]:
+def _secret(seed: int) -> str:
     """Whoever has all rows and all that is published cannot deal the rows as they were dealt."""
     rows = _rows(seed)
     tried = 0
@@ -244,7 +245,7 @@ def _secret(seed: int) -> Iterator[Finding]:
                 tried += 1
                 if number < 2**32:
                     break
-    yield Finding("simulate: the deal cannot be repeated", True, f"{tried} numbers tried as seeds")
+    return f"{tried} numbers tried as seeds"
 
 
 def _dealt(run: Recorded) -> list[Counter[tuple[int, ...]]]:
@@ -262,41 +263,39 @@ def _integers(value: Any) -> Iterator[int]:
         yield value
 
 
-def _engine(name: str, query: str, seed: int) -> Iterator[Finding]:
+def _engine(query: str, seed: int) -> str:
     """A query in which one row decides about others is refused, or does nothing of the kind."""
     if find_spec("duckdb") is None:
-        yield Finding(name, True, "there is no DuckDB here to read from")
-        return
+        return "there is no DuckDB here to read from"
+
     rows = _rows(seed)
     with _folder() as place:
-        found: list[Recorded] = []
+        runs: list[Recorded] = []
         for what, some in (("base", rows), ("more", [_ADDED["values nobody has"], *rows])):
             text = place.source(some, "csv", what)
             database = place.source(some, "duckdb", f"{what} lake").partition("#")[0]
             asked = query.format(text=text, rows=len(rows))
             location = f"{database}?files={Path(text).parent}#{asked}"
-            found.append(record(partial(place.run, _Way("a query"), seed, location)))
-        codes = [one.published.code for one in found]
+            runs.append(record(partial(place.run, _Way("a query"), seed, location)))
+        codes = [one.published.code for one in runs]
         require(codes[0] == codes[1], f"a row changes the exit code from {codes[0]} to {codes[1]}")
         if codes[0] == 0:
-            moved = _pooled(*found)
+            moved = _pooled(*runs)
             require(moved <= 1, f"one row more changes what {moved} rows count as")
-    yield Finding(name, True, "refused" if codes[0] else "a row more is a row more")
+    return "refused" if codes[0] else "a row more is a row more"
 
 
-def _twice(seed: int) -> Iterator[Finding]:
+def _twice(seed: int) -> str:
     """Where persons are protected, one process that holds all ids lets nobody be at two sites."""
     rows = _rows(seed)
     with _folder() as place:
         whole = place.source(rows, "csv", "whole")
         halves = [place.source(rows[i::2], "csv", f"half {i}") for i in range(2)]
         apart = [place.source(rows[:46], "csv", "a"), place.source(rows[46:], "csv", "b")]
-        place.run(_Way(""), seed, whole)  # writes the schema
-        terms = ("--schema", place.folder / "schema.toml", "--epsilon", "1", "--delta", "1e-9")
 
         def code(sites: Sequence[str], *more: str) -> int:
             named = [word for site in sites for word in ("--site", site)]
-            return simulate(*named, *terms, "--seed", str(seed), *more).code
+            return place.simulate(*named, "--seed", str(seed), *more).code
 
         unit = ("--unit", "patient")
         require(code(apart, *unit) == 0, "people at one site each are refused")
@@ -305,10 +304,11 @@ def _twice(seed: int) -> Iterator[Finding]:
             ("one file is given as two sites", code([whole, whole]), 2),
         ):
             require(said == wanted, f"{what}: the exit code is {said}, not {wanted}")
-    yield Finding("simulate: a person at two sites", True, "2 studies refused, 1 run")
+    return "2 studies refused, 1 run"
 
 
 @contextmanager
 def _folder() -> Iterator[_Place]:
-    with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
-        yield _Place(Path(place))
+    with temporary_folder() as place:
+        (place / "schema.toml").write_text(_SCHEMA, "utf-8")
+        yield _Place(place)

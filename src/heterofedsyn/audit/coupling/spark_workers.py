@@ -1,8 +1,8 @@
-"""Tables of Spark without Spark: its workers' functions are run here, partition by partition.
+"""What Spark's workers make of persons' rows: those that count from any other source, in any order.
 
-Spark itself only carries what they give from one to the next and numbers the rows of each person by
-their ranks, which is done here in plain Python. The rows that count must be those that count from
-any other source, in whatever order Spark delivers them.
+Their functions are run here without Spark, partition by partition. Spark only carries what they
+give from one to the next and numbers the rows of each person by their ranks, which is done here in
+plain Python.
 """
 
 from __future__ import annotations
@@ -10,23 +10,27 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
-from unittest import mock
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from heterofedsyn._arrays import stream
-from heterofedsyn.audit import reference
-from heterofedsyn.audit.exhibit import plain_schema
-from heterofedsyn.audit.findings import Check, Finding, require
-from heterofedsyn.audit.streams import Row, kept
-from heterofedsyn.audit.subject import UNIT
+from heterofedsyn.audit import oracle
+from heterofedsyn.audit.findings import Check, require
+from heterofedsyn.audit.fixtures import UNIT, plain_schema
 from heterofedsyn.marginals import Flat, Total
 from heterofedsyn.marginals.counts import whole
 from heterofedsyn.schema import Fit, Schema
 from heterofedsyn.schema.table import columns_of
 from heterofedsyn.site import _spark_tasks as work
 from heterofedsyn.site import spark_counting
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+from heterofedsyn._arrays import Integers
+from heterofedsyn.audit.coupling.persons import Row, as_table, kept
+from heterofedsyn.audit.patches import patched
 
 _PARTITIONS = 3
 
@@ -36,7 +40,7 @@ def checks(seed: int) -> Iterator[Check]:
     yield "workers of Spark", partial(_workers, seed)
 
 
-def _workers(seed: int) -> Iterator[Finding]:
+def _workers(seed: int) -> str:
     """L rows of a person reach the counts, those of any other source, and the total has no more."""
     import pyarrow as pa
 
@@ -55,7 +59,7 @@ def _workers(seed: int) -> Iterator[Finding]:
         encoded: list[pa.RecordBatch] = []
         mixed = [rows[i] for i in rng.permutation(len(rows))]
         for part in range(_PARTITIONS):
-            encoded += encode([_batch(mixed[part::_PARTITIONS], columns)])
+            encoded += encode(_batches(mixed[part::_PARTITIONS], columns))
         numbered = _numbered(pa.Table.from_batches(encoded))
         limit = work.Limit(schema.domain, most, len(columns))
         half = numbered.num_rows // 2
@@ -63,8 +67,8 @@ def _workers(seed: int) -> Iterator[Finding]:
             *limit(numbered.slice(0, half).to_batches()),
             *limit(numbered.slice(half).to_batches()),
         ]
-        found = [batch for batch in copy if batch.column("codes").null_count == 0]
-        counted = work.Count(schema.domain, [whole(("a0", "a1"))])(found)
+        blocks = [batch for batch in copy if batch.column("codes").null_count == 0]
+        counted = work.Count(schema.domain, [whole(("a0", "a1"))])(blocks)
         joint = np.frombuffer(next(iter(counted)).column("counts")[0].as_py(), np.int64)
         wanted = sum(min(most, sum(row.person == person for row in fitting)) for person in people)
         require(
@@ -76,7 +80,7 @@ def _workers(seed: int) -> Iterator[Finding]:
         require(
             own <= most + others, f"{most} rows a person: somebody with 12 has more than {most}"
         )
-        right = reference.exact(Flat(("a0", "a1")), kept([rows], schema, most))
+        right = oracle.exact(Flat(("a0", "a1")), kept([rows], schema, most))
         require(
             np.array_equal(joint, right),
             f"{most} rows a person: other rows are counted than from any other source",
@@ -86,22 +90,15 @@ def _workers(seed: int) -> Iterator[Finding]:
         require(
             total == wanted, f"{most} rows a person: the total is {total}, counted are {wanted}"
         )
-    yield Finding(
-        "workers of Spark", True, f"{len(rows)} rows of {len(people)} people in {_PARTITIONS} parts"
-    )
+    return f"{len(rows)} rows of {len(people)} people in {_PARTITIONS} parts"
 
 
-def _batch(rows: Sequence[Row], columns: Sequence[str]) -> Any:
-    import pyarrow as pa
-
-    cells = {
-        UNIT: pa.array([str(row.person) for row in rows]),
-        **{f"a{i}": pa.array([f"v{row.codes[i]}" for row in rows]) for i in range(2)},
-    }
-    return pa.record_batch({name: cells[name] for name in columns})
+def _batches(rows: Sequence[Row], columns: Sequence[str]) -> list[pa.RecordBatch]:
+    table = as_table(rows, [str(row.person) for row in rows]).select(columns)
+    return [*table.combine_chunks().to_batches()]
 
 
-def _numbered(table: Any) -> Any:
+def _numbered(table: pa.Table) -> pa.Table:
     """Rows as Spark has them, each with its number among those of its person by rank and codes."""
     import pyarrow as pa
 
@@ -114,7 +111,14 @@ def _numbered(table: Any) -> Any:
     return ordered.append_column("number", pa.array(numbers, pa.int32())).combine_chunks()
 
 
-def _total(schema: Schema, most: int, fit: Fit, joint: Any) -> int:
+class _Copy:
+    """What Spark would keep of the rows; nothing is asked of it but to go."""
+
+    def unpersist(self) -> None:
+        """Nothing was kept."""
+
+
+def _total(schema: Schema, most: int, fit: Fit, joint: Integers) -> int:
     """The exact total of a table of Spark of which so many rows were kept."""
 
     class Read:
@@ -128,10 +132,12 @@ def _total(schema: Schema, most: int, fit: Fit, joint: Any) -> int:
 
         @staticmethod
         def keep() -> tuple[object, Fit]:
-            return mock.MagicMock(), fit
+            return _Copy(), fit
 
-    counts_of = mock.patch.object(spark_counting.SparkCounts, "_count", return_value=[joint])
-    with mock.patch.object(spark_counting._Reading, "of", return_value=Read), counts_of:
+    with (
+        patched(spark_counting._Reading, of=lambda *given: Read),
+        patched(spark_counting.SparkCounts, _count=lambda counts, views: [joint]),
+    ):
         counts, _ = spark_counting.count([], schema, unit=UNIT, max_rows_per_unit=most)
         require(
             int(Flat(("a0", "a1")).exact(counts).values.sum()) == int(joint.sum()),

@@ -1,4 +1,4 @@
-"""One table in every kind of source, to see that a row counts as the same from all of them."""
+"""One table in every kind of source: a row counts as the same from all, alone and among others."""
 
 from __future__ import annotations
 

@@ -13,18 +13,18 @@ from __future__ import annotations
 import io
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
+from heterofedsyn.audit.coupling.answers import loss
 from heterofedsyn.audit.findings import Broken, require
-from heterofedsyn.audit.hearing import loss
+from heterofedsyn.audit.fixtures import temporary_folder
+from heterofedsyn.audit.patches import patched
 from heterofedsyn.hub import Release, Request, converse, drive
 from heterofedsyn.hub.methods.base import Method
 from heterofedsyn.marginals import Counts, TableCounts
@@ -45,13 +45,10 @@ class Published:
 
     def differences(self, other: Published) -> list[str]:
         """The names of whatever is not the same."""
-        found = [
-            name
-            for name in sorted({*self.files, *other.files})
-            if self.files.get(name) != other.files.get(name)
-        ]
-        found += ["what is said"] if self.said != other.said else []
-        return found + (["the exit code"] if self.code != other.code else [])
+        names = sorted({*self.files, *other.files})
+        differ = [name for name in names if self.files.get(name) != other.files.get(name)]
+        differ += ["what is said"] if self.said != other.said else []
+        return differ + (["the exit code"] if self.code != other.code else [])
 
 
 @dataclass(eq=False)
@@ -113,17 +110,17 @@ def record(run: Run, answers: Mapping[bytes, Mapping[str, bytes]] | None = None)
     Raises:
         Broken: if a site is asked what was not asked in that earlier run.
     """
-    found = Recorded()
+    seen = Recorded()
     broken: list[Broken] = []
     true_study, true_answer = run_module.run_study, Site.answer
 
     def study(
         schema: Schema, plan: Plan, method: Method, tables: Sequence[Any], **more: Any
     ) -> Release:
-        found.schema, found.plan, found.method = schema, plan, method
+        seen.schema, seen.plan, seen.method = schema, plan, method
         pooled = method.pools and len(tables) > 1
         own = [EncodedTable.concatenate(list(tables))] if pooled else list(tables)
-        found.tables = dict(zip(plan.sites, own, strict=True))
+        seen.tables = dict(zip(plan.sites, own, strict=True))
         return true_study(schema, plan, method, tables, **more)
 
     def answer(site: Site, message: bytes) -> bytes:
@@ -134,17 +131,18 @@ def record(run: Run, answers: Mapping[bytes, Mapping[str, bytes]] | None = None)
         else:
             broken.append(Broken("a row changes what is asked, though all answers are the same"))
             raise broken[0]
-        found.rounds.setdefault(message, {})[site.name] = said
+        seen.rounds.setdefault(message, {})[site.name] = said
         return said
 
-    with ExitStack() as stack:
-        for where in (run_module, synthesizer):
-            stack.enter_context(mock.patch.object(where, "run_study", study))
-        stack.enter_context(mock.patch.object(Site, "answer", answer))
-        found.published = run()
+    with (
+        patched(run_module, run_study=study),
+        patched(synthesizer, run_study=study),
+        patched(Site, answer=answer),
+    ):
+        seen.published = run()
     if broken:  # a command turns whatever is raised into an exit code
         raise broken[0]
-    return found
+    return seen
 
 
 def distance(one: Recorded, other: Recorded) -> Fraction:
@@ -192,8 +190,8 @@ def rebuilt(one: Recorded) -> dict[str, bytes]:
         return answers if plan.trust == "local" else [run_module.summed(answers)]
 
     release = drive(converse(schema, plan, method), recorded)
-    with TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
-        return files_in(release.save(Path(place) / "release"))
+    with temporary_folder() as place:
+        return files_in(release.save(place / "release"))
 
 
 def check_published(run: Run, other: Run) -> Recorded:
@@ -226,17 +224,18 @@ def simulate(*arguments: str | Path) -> Published:
     What it notes for whoever owns the rows, on stderr, is not published.
     """
     # A layer above this one, as pyproject.toml says: what is audited is what people run.
+    from heterofedsyn.cli import report
     from heterofedsyn.cli.app import run
 
     said = io.StringIO()
     with (
-        TemporaryDirectory(prefix="heterofedsyn-audit-") as place,
-        mock.patch("heterofedsyn.cli.report.write_report", return_value=False),
+        temporary_folder() as place,
+        patched(report, write_report=lambda *given, **options: False),
         chdir(place),
         redirect_stdout(said),
         redirect_stderr(io.StringIO()),
     ):
         code = run(["simulate", *map(str, arguments), "--out", "release"])
-        folder = Path(place) / "release"
+        folder = place / "release"
         files = files_in(folder) if folder.is_dir() else {}
     return Published(files, said.getvalue(), code)

@@ -7,45 +7,44 @@ written down beside them.
 from __future__ import annotations
 
 import math
-import tempfile
-import tomllib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, partial
+from functools import partial
 from importlib.util import find_spec
 from itertools import combinations, product
-from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import stream
-from heterofedsyn.audit.disk import Serving, SiteOnDisk
-from heterofedsyn.audit.exhibit import SITE, ask, every_kind, plain_schema, plan_of, table_of
-from heterofedsyn.audit.findings import Broken, Check, Finding, require
-from heterofedsyn.audit.hearing import Heard, check_charges, compare, hear
-from heterofedsyn.audit.stores import STORES
-from heterofedsyn.audit.streams import Row, kept
-from heterofedsyn.audit.subject import UNIT
+from heterofedsyn.audit.cases import mixed_schema
+from heterofedsyn.audit.coupling.answers import Examined, check_charges, compare, examine
+from heterofedsyn.audit.coupling.persons import Row, kept
+from heterofedsyn.audit.findings import Broken, Check, require
+from heterofedsyn.audit.fixtures import (
+    SITE,
+    UNIT,
+    Serving,
+    SiteOnDisk,
+    as_csv,
+    ask,
+    ask_all,
+    every_kind,
+    plain_schema,
+    plan_of,
+    query_of,
+    serving,
+    table_of,
+    temporary_folder,
+)
+from heterofedsyn.audit.sources import STORES
 from heterofedsyn.marginals import Flat, Grouped, Haar, Sketched, Statistic, Total
 from heterofedsyn.privacy.noise import SimulatedNoise
-from heterofedsyn.protocol import Part, Plan, Query, encode
+from heterofedsyn.protocol import Plan, encode
 from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.schema import EncodedTable, Schema
-from heterofedsyn.site.settings import SETTINGS
 
-_COLUMNS = """\
-columns = [
-  {name = "age", type = "integer", min = 0, max = 99, bins = 5},
-  {name = "cost", type = "number", min = 0, max = 1000, bins = 4},
-  {name = "seen", type = "datetime", min = "2026-01-01", max = "2026-01-04 23:59:59", bins = 4},
-  {name = "ward", type = "categorical", values = ["a", "b", "?"], other = "?"},
-  {name = "outcome", type = "categorical", values = ["home", "died", "never seen"]},
-  {name = "smoker", type = "boolean"},
-]
-"""
 _ROWS = 60
 
 _Codes = tuple[int, ...]
@@ -86,18 +85,12 @@ _LINES = {
 
 def checks(seed: int) -> Iterator[Check]:
     """Lines of files, studies side by side, and queries that nobody may answer."""
-    yield "agent: a line among others", partial(_lines, "a line among others", _ROWS, seed)
-    yield "agent: a line alone", partial(_lines, "a line alone", 0, seed)
+    yield "agent: a line among others", partial(_lines, _ROWS, seed)
+    yield "agent: a line alone", partial(_lines, 0, seed)
     yield "agent: an open quote", partial(_quotes, seed)
     yield "agent: every kind of source", partial(_sources, seed)
     yield "agent: studies of other rows a person", partial(_units, seed)
     yield "agent: malformed queries", partial(_malformed, seed)
-
-
-@cache
-def mixed_schema() -> Schema:
-    """A column of every kind."""
-    return Schema.of(tomllib.loads(_COLUMNS))
 
 
 def _line(codes: _Codes) -> Line:
@@ -114,49 +107,49 @@ def _line(codes: _Codes) -> Line:
     return Line(",".join(cells).encode(), codes)
 
 
-def _lines(name: str, rows: int, seed: int) -> Iterator[Finding]:
+def _lines(rows: int, seed: int) -> str:
     """A file with and without one line more."""
     schema = mixed_schema()
     plan = plan_of(schema, seed, epsilon=1.0)
     names = schema.domain.names
     kinds: list[Statistic] = [Total(), *(Flat(pair) for pair in combinations(names, 2))]
-    query = ask(plan, 0, kinds, plan.budget.evenly(len(kinds))[0].rho)
+    query = ask_all(plan, kinds)
     rng = stream(seed, "lines of an audit")
     sizes = [
         size - (name == "outcome") for name, size in zip(names, schema.domain.sizes, strict=True)
     ]
     own = [_line(tuple(int(rng.integers(size)) for size in sizes)) for _ in range(rows)]
 
-    def heard(lines: Sequence[Line], where: str) -> Heard:
-        counted = [line.codes for line in lines if line.codes is not None]
-        codes = np.array(counted, dtype=np.int64).reshape(-1, len(names)).T
+    def examined(lines: Sequence[Line], where: str) -> Examined:
         text = b"\n".join([",".join(names).encode(), *(line.text for line in lines), b""])
         with _serving(schema, text, seed, plan) as agent:
-            table = EncodedTable.from_codes(schema.domain, codes)
             try:
-                found = hear(agent, query, table, plan, seed)
+                answer = examine(agent, query, _counting(lines), plan, seed)
             except Refused as refused:
                 raise Broken(f"{where}: refused as {refused.reason}") from None
             except Broken as broken:
                 raise Broken(f"{where}: {broken}") from None
-            check_charges(agent.spent, [found], plan.budget, plan.budget.rho)
-        return found
+            check_charges(agent.spent, [answer], plan.budget, plan.budget.rho)
+        return answer
 
-    without = heard(own, f"{rows} rows")
+    without = examined(own, f"{rows} rows")
     most = Fraction(0)
     for what, line in _LINES.items():
-        within = heard([*own[: rows // 2], line, *own[rows // 2 :]], what)
-        loss = compare(without, within, plan.trust_model, what)
-        require(line.codes is not None or loss == 0, f"{what}: it was counted")
-        most = max(most, loss / without.charged)
-    yield Finding(
-        f"agent: {name}",
-        True,
-        f"{len(kinds)} releases, {len(_LINES)} lines: {float(most):.9f} of the charge at most",
-    )
+        within = examined([*own[: rows // 2], line, *own[rows // 2 :]], what)
+        moved = compare(without, within, plan.trust_model, what)
+        require(line.codes is not None or moved == 0, f"{what}: it was counted")
+        most = max(most, moved / without.charged)
+    return f"{len(kinds)} releases, {len(_LINES)} lines: {float(most):.9f} of the charge at most"
 
 
-def _quotes(seed: int) -> Iterator[Finding]:
+def _counting(lines: Sequence[Line]) -> EncodedTable:
+    """The rows of the lines that count."""
+    domain = mixed_schema().domain
+    codes = [line.codes for line in lines if line.codes is not None]
+    return EncodedTable.from_codes(domain, np.array(codes, np.int64).reshape(-1, len(domain)).T)
+
+
+def _quotes(seed: int) -> str:
     """A line with half a pair of quotes takes no other line with it, not even to the next quote."""
     schema = mixed_schema()
     plan = plan_of(schema, seed, epsilon=1.0)
@@ -170,8 +163,7 @@ def _quotes(seed: int) -> Iterator[Finding]:
         for line in own[::7]
     ]
     odd = (b'87,760.5,2026-01-04,"b,died,true', b'87,760.5,2026-01-04,b,died,"', b'"')
-    codes = np.array([line.codes for line in own], dtype=np.int64).T
-    table = EncodedTable.from_codes(schema.domain, codes)
+    table = _counting(own)
     tried = 0
     for text, place in product(odd, (0, 1, _ROWS // 2, _ROWS)):
         lines = [line.text for line in own]
@@ -179,60 +171,50 @@ def _quotes(seed: int) -> Iterator[Finding]:
         whole = b"\n".join([",".join(names).encode(), *lines, b""])
         with _serving(schema, whole, seed, plan) as agent:
             try:
-                hear(agent, query, table, plan, seed)
+                examine(agent, query, table, plan, seed)
             except (Broken, Refused) as broken:
                 raise Broken(f"an open quote in line {place + 1}: {broken}") from None
         tried += 1
-    yield Finding("agent: an open quote", True, f"{tried} files, no other line changed")
+    return f"{tried} files, no other line changed"
 
 
-@contextmanager
-def _serving(schema: Schema, text: bytes, seed: int, *plans: Plan) -> Iterator[Serving]:
+def _serving(
+    schema: Schema, text: bytes, seed: int, *plans: Plan
+) -> AbstractContextManager[Serving]:
     """An agent whose rows are in this file, with consent to these plans."""
-    with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
-        site = SiteOnDisk.make(Path(place), SITE, schema, plans[0], text, more=plans[1:])
-        with site.serving(SimulatedNoise(seed, SITE)) as agent:
-            yield agent
+    return serving(schema, text, *plans, noise=SimulatedNoise(seed, SITE))
 
 
-def _sources(seed: int) -> Iterator[Finding]:
+def _sources(seed: int) -> str:
     """A row more or less, first, last or in between, in a file of every kind, or in a database."""
     schema = plain_schema(9, 6)
     plan = plan_of(schema, seed, epsilon=1.0)
-    kinds = [s for statistics in every_kind(schema.domain, seed).values() for s in statistics]
-    query = ask(plan, 0, kinds, plan.budget.evenly(len(kinds))[0].rho)
+    query = ask_all(plan, every_kind(schema.domain, seed))
     own = [tuple(codes) for codes in table_of(plain_schema(8, 5), 40, stream(seed, "s")).codes.T]
     neighbours = [own[1:], own[:-1], *([*own[:i], (8, 5), *own[i:]] for i in (0, 20, 40))]
     most = Fraction(0)
-    kinds_of_source = ("csv", "parquet", *(("duckdb",) if find_spec("duckdb") else ()))
-    for kind in kinds_of_source:
+    kinds = ("csv", "parquet", *(("duckdb",) if find_spec("duckdb") else ()))
 
-        def heard(rows: Sequence[_Codes], kind: str = kind) -> Heard:
-            with tempfile.TemporaryDirectory(prefix="heterofedsyn-audit-") as place:
-                made = SiteOnDisk.make(Path(place), SITE, schema, plan, b"a0,a1\n")
-                folder = Path(place) / "own"
-                folder.mkdir()
-                cells = {f"a{i}": [f"v{row[i]}" for row in rows] for i in range(2)}
-                source = str(STORES[kind](cells, folder))
-                site = SiteOnDisk(replace(made.settings, source=source))
-                (site.settings.folder / SETTINGS).write_text(site.settings.to_toml(), "utf-8")
-                codes = np.array(rows, dtype=np.int64).T
-                table = EncodedTable.from_codes(schema.domain, codes)
-                with site.serving(SimulatedNoise(seed, SITE)) as agent:
-                    return hear(agent, query, table, plan, seed)
+    def examined(rows: Sequence[_Codes], kind: str) -> Examined:
+        with temporary_folder() as place:
+            (place / "own").mkdir()
+            cells = {f"a{i}": [f"v{row[i]}" for row in rows] for i in range(2)}
+            source = str(STORES[kind](cells, place / "own"))
+            site = SiteOnDisk.make(place, schema, b"", plan, source=source)
+            table = EncodedTable.from_codes(schema.domain, np.array(rows, dtype=np.int64).T)
+            with site.serving(SimulatedNoise(seed, SITE)) as agent:
+                return examine(agent, query, table, plan, seed)
 
-        one = heard(own)
+    for kind in kinds:
+        one = examined(own, kind)
         for rows in neighbours:
-            loss = compare(one, heard(rows), plan.trust_model, f"a row of a {kind} source")
-            most = max(most, loss / one.charged)
-    yield Finding(
-        "agent: every kind of source",
-        True,
-        f"{', '.join(kinds_of_source)}: {float(most):.9f} of the charge at most",
-    )
+            other = examined(rows, kind)
+            moved = compare(one, other, plan.trust_model, f"a row of a {kind} source")
+            most = max(most, moved / one.charged)
+    return f"{', '.join(kinds)}: {float(most):.9f} of the charge at most"
 
 
-def _units(seed: int) -> Iterator[Finding]:
+def _units(seed: int) -> str:
     """Studies that protect people with one row, two or three, side by side at one agent."""
     schema = plain_schema(9, 6)
     rng = stream(seed, "units of an audit")
@@ -240,55 +222,37 @@ def _units(seed: int) -> Iterator[Finding]:
         Row(int(rng.integers(30)), (int(rng.integers(9)), int(rng.integers(6)))) for _ in range(200)
     ]
     tables = {most: kept([rows], schema, most) for most in (1, 2, 3)}
-    plans = [
-        msgspec.structs.replace(plan_of(schema, seed, epsilon=1.0), unit=UNIT, rows_per_unit=most)
-        for most in tables
-    ]
+    plans = [plan_of(schema, seed, epsilon=1.0, unit=UNIT, rows_per_unit=most) for most in tables]
     lines = (f"{row.person},v{row.codes[0]},v{row.codes[1]}" for row in rows)
     text = "\n".join([f"{UNIT},a0,a1", *lines, ""]).encode()
-    kinds = [s for statistics in every_kind(schema.domain, seed).values() for s in statistics]
+    kinds = every_kind(schema.domain, seed)
     asked = 0
     with _serving(schema, text, seed, *plans) as agent:
         for number in range(3):
             for plan, table in zip(plans, tables.values(), strict=True):
-                hear(agent, ask(plan, number, kinds, 1e-4), table, plan, seed)
+                examine(agent, ask(plan, number, kinds, 1e-4), table, plan, seed)
                 asked += 1
-    yield Finding(
-        "agent: studies of other rows a person",
-        True,
-        f"{len(plans)} studies, {asked} queries in turn",
-    )
+    return f"{len(plans)} studies, {asked} queries in turn"
 
 
-def _malformed(seed: int) -> Iterator[Finding]:
+def _malformed(seed: int) -> str:
     """What a hub may not ask is refused for nothing, and alike whatever the rows are."""
     schema = plain_schema(9, 6)
     plan = plan_of(schema, seed, epsilon=1.0)
     few = table_of(plain_schema(8, 5), 50, stream(seed, "few rows"))  # the last values are unseen
-    lines = ["a0,a1", *(f"v{one},v{other}" for one, other in few.codes.T), ""]
-    texts = ["\n".join(lines).encode(), "\n".join([*lines, "v8,v5", ""]).encode()]
+    texts = [as_csv(few), as_csv(few) + b"\nv8,v5\n"]
     messages = _messages(plan)
     with (
         _serving(schema, texts[0], seed, plan) as one,
         _serving(schema, texts[1], seed, plan) as two,
     ):
         for what, message in messages.items():
-            replies = [_reply(agent, message) for agent in (one, two)]
+            replies = [agent.reply(message) for agent in (one, two)]
             require(replies[0] == replies[1], f"{what}: a record changes the reply")
             require(replies[0] in (Reason.MALFORMED, Reason.NOT_APPROVED), f"{what}: {replies[0]}")
             for agent in (one, two):
                 require(agent.spent.rho == 0, f"{what}: charged")
-    yield Finding(
-        "agent: malformed queries", True, f"{len(messages)} refused alike, and for nothing"
-    )
-
-
-def _reply(agent: Serving, message: bytes) -> str:
-    try:
-        agent.answer(message)
-    except Refused as refused:
-        return refused.reason
-    return "answered"
+    return f"{len(messages)} refused alike, and for nothing"
 
 
 def _messages(plan: Plan) -> dict[str, bytes]:
@@ -297,13 +261,7 @@ def _messages(plan: Plan) -> dict[str, bytes]:
     nine, six = tuple(range(9)), tuple(range(6))
 
     def query(*statistics: Statistic, share: float = 0.01, **other: object) -> bytes:
-        said = Query(
-            study=plan.fingerprint,
-            number=0,
-            label="q",
-            parts=tuple(Part(statistic, share) for statistic in statistics),
-        )
-        return encode(msgspec.structs.replace(said, **other))
+        return encode(query_of(plan, *statistics, share=share, **other))
 
     good = query(Flat(pair))
     statistics: dict[str, Statistic] = {

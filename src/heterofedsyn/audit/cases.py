@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from heterofedsyn._arrays import stream
-from heterofedsyn.hub import METHODS, make_method
+from heterofedsyn.audit.fixtures import DELTA, UNIT
+from heterofedsyn.hub import METHODS, Release, make_method
 from heterofedsyn.hub.methods.base import Method, Value
-from heterofedsyn.protocol import Plan
+from heterofedsyn.protocol import Plan, Query
 from heterofedsyn.schema import EncodedTable, Schema, encode
+from heterofedsyn.simulate import run
 from heterofedsyn.simulate.run import site_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-UNIT = "person"
-"""A column that tells people apart; the schema does not name it."""
 
 SITES = ("elm", "oak", "fir")
 ROWS = 600
@@ -34,6 +33,16 @@ columns = [
   {name = "triage", type = "categorical", ordered = true, values = ["1", "2", "3", "4", "5"]},
   {name = "smoker", type = "boolean"},
   {name = "outcome", type = "categorical", values = ["home", "ward", "died"]},
+]
+"""
+_MIXED = """\
+columns = [
+  {name = "age", type = "integer", min = 0, max = 99, bins = 5},
+  {name = "cost", type = "number", min = 0, max = 1000, bins = 4},
+  {name = "seen", type = "datetime", min = "2026-01-01", max = "2026-01-04 23:59:59", bins = 4},
+  {name = "ward", type = "categorical", values = ["a", "b", "?"], other = "?"},
+  {name = "outcome", type = "categorical", values = ["home", "died", "never seen"]},
+  {name = "smoker", type = "boolean"},
 ]
 """
 
@@ -60,8 +69,14 @@ CANARIES: dict[str, dict[str, object]] = {
 @cache
 def schema(label: str | None = "outcome") -> Schema:
     """The public schema."""
-    found = tomllib.loads(_SCHEMA)
-    return Schema.of(found if label is None else {**found, "label": label})
+    columns = tomllib.loads(_SCHEMA)
+    return Schema.of(columns if label is None else {**columns, "label": label})
+
+
+@cache
+def mixed_schema() -> Schema:
+    """A column of every kind."""
+    return Schema.of(tomllib.loads(_MIXED))
 
 
 def people(rows: int, seed: int) -> pa.Table:
@@ -133,7 +148,7 @@ class Case:
         return Plan(
             schema=self.encoding.fingerprint,
             epsilon=self.epsilon,
-            delta=1e-9,
+            delta=DELTA,
             trust=self.trust,
             sites=site_names(self.conducted, SITES),
             unit=None if self.rows_per_unit == 1 else UNIT,
@@ -153,6 +168,28 @@ def deal(rows: pa.Table, sites: int) -> list[pa.Table]:
     """The rows in equal stretches, people together."""
     size = rows.num_rows // sites // 2 * 2
     return [rows.slice(i * size, size) for i in range(sites)]
+
+
+@dataclass(frozen=True, eq=False)
+class Transcript:
+    """All messages of a study, and what came of it."""
+
+    queries: tuple[Query, ...]
+    replies: tuple[Mapping[str, bytes], ...]
+    release: Release
+
+    def asked(self, site: str) -> list[Query]:
+        """The queries that this site got."""
+        return [query for query in self.queries if query.to in (None, site)]
+
+
+def carry(
+    schema: Schema, plan: Plan, method: Method, sites: Mapping[str, run.Answering]
+) -> Transcript:
+    """A whole study through the code that carries any, with all that was said."""
+    said: list[tuple[Query, Mapping[str, bytes]]] = []
+    release = run.carry(schema, plan, method, sites, lambda *heard: said.append(heard))
+    return Transcript(tuple(query for query, _ in said), tuple(each for _, each in said), release)
 
 
 _GAUSSIAN: dict[str, Value] = {"sketch": "gaussian"}
