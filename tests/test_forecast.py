@@ -326,7 +326,7 @@ def test_answers_that_no_hub_could_hold_are_refused_before_they_are_asked_for() 
         check_feasible(schema, plan, method)
 
     check(10)
-    with pytest.raises(UsageError, match="400 sites need .* GiB at the hub.*fewer bins.*'a' has"):
+    with pytest.raises(UsageError, match=r"400 sites need .* GiB at the hub.*fewer bins.*'a' has"):
         check(400)
 
 
