@@ -268,7 +268,7 @@ def test_a_cap_that_is_too_wide_by_any_digit_is_noticed(
 ) -> None:
     name, true = "caps keep epsilon and delta", getattr(SiteSettings, cap)
     run_check(caps.checks(QUICK, 3), name)
-    wide = property(lambda self: Budget(true.fget(self).rho * (1 + more)))
+    wide = property(lambda self: Budget(true.func(self).rho * (1 + more)))
     monkeypatch.setattr(SiteSettings, cap, wide)
     with pytest.raises(Broken, match="its rho means"):
         run_check(caps.checks(QUICK, 3), name)

@@ -311,6 +311,21 @@ def test_a_study_is_refused_when_it_is_made_or_never_for_its_size(
     assert release.model.targets
 
 
+def test_answers_that_no_hub_could_hold_are_refused_before_they_are_asked_for() -> None:
+    schema = Schema(tuple(IntegerColumn(name, 0, 2_799, bins=2_800) for name in "ab"))
+    method = make_method("allmarg")
+
+    def check(sites: int) -> None:
+        names = tuple(f"site-{number}" for number in range(sites))
+        terms: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-9, "method": "allmarg", "seed": 0}
+        plan = Plan(schema=schema.fingerprint, sites=names, **terms)
+        check_feasible(schema, plan, method)
+
+    check(10)
+    with pytest.raises(UsageError, match=r"400 sites need .* GiB at the hub.*fewer bins.*'a' has"):
+        check(400)
+
+
 @pytest.mark.parametrize("name", ["fedprivsyn", "adafedprivsyn", "privsyn", "local-merge"])
 def test_pairs_that_no_answer_has_room_for_are_not_asked(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -43,7 +43,7 @@ def plan(
     ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Foretell noise, error, bytes, time and memory of a study; costs nothing.
+    """Foretell noise, error and effort of a study; costs nothing.
 
     Reads the schema and nothing else: no data, no ledger. Noise is exact; errors are expected
     ones, from dry runs of the method on invented tables.

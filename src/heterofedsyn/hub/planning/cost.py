@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -12,6 +13,7 @@ from heterofedsyn._words import count
 from heterofedsyn.errors import ProtocolError, UsageError
 from heterofedsyn.hub.methods.base import Later, Method, Setting
 from heterofedsyn.hub.replies import Ask, make_query
+from heterofedsyn.marginals.statistics import Statistic, works
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Part, Plan
 from heterofedsyn.protocol.limits import (
@@ -74,16 +76,44 @@ class Effort:
     hub_memory: int
 
     @classmethod
-    def of(cls, sites: int, rows: int, releases: int, integers: int, sent: int) -> Effort:
-        """Of a stage with so many releases and integers, and answers of so many bytes."""
-        counting = COUNT_SECONDS * releases * rows / sites
+    def of(cls, sites: int, rows: int, size: Size, sent: int) -> Effort:
+        """Of a stage of this size, with answers of so many bytes."""
+        counting = COUNT_SECONDS * size.releases * rows / sites
         return cls(
             received=sites * sent,
-            site_seconds=NOISE_SECONDS * integers + counting,
-            # Exact, noise, their sum and the message, 8 bytes each; counting needs four of each.
-            site_memory=8 * integers * 8,
-            # The bytes of every site are kept and added up; tables are fitted in some ten copies.
-            hub_memory=8 * integers * (2 * sites + 10),
+            site_seconds=NOISE_SECONDS * size.integers + counting,
+            # A cell is counted in four parts of 4 bytes, added up in 8 and kept in 8; an integer
+            # is exact, noise, their sum and a message; a sketch's matrix is of 4 bytes.
+            site_memory=32 * size.cells + 32 * size.integers + 4 * size.largest,
+            # The bytes of every site are kept and added up; tables are fitted in some ten copies;
+            # a sketch's matrix is of 4 bytes and then of 8.
+            hub_memory=8 * size.integers * (2 * sites + 10) + 12 * size.largest,
+        )
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a stage is.
+
+    Attributes:
+        cells: that a site counts.
+        largest: cells that the largest of its releases is made from, a sketch's matrix included.
+    """
+
+    releases: int
+    integers: int
+    cells: int
+    largest: int = 0
+
+    @classmethod
+    def of(cls, statistics: Sequence[Statistic], domain: Domain) -> Size:
+        """Of a stage that asks for these statistics."""
+        cliques = {statistic.attributes for statistic in statistics}
+        return cls(
+            releases=len(statistics),
+            integers=sum(statistic.integers(domain) for statistic in statistics),
+            cells=sum(map(domain.cells, cliques)),
+            largest=max(works(statistics, domain)),
         )
 
 
@@ -101,13 +131,13 @@ def check_feasible(schema: Schema, plan: Plan, method: Method) -> None:
             f"method {method.name!r} needs every site's own answers; use trust 'local'"
         )
     setting = Setting.of(schema, plan)
-    integers = 0
+    statistics: list[Statistic] = []
     for part in method.ahead_of(setting, ANY_ROWS):
         try:
             if isinstance(part, Ask):
                 check_query(make_query(part, plan, 0), setting.domain)
-                integers += sum(s.integers(setting.domain) for s, _ in part.parts)
-                _check_memory(integers, len(plan.sites))
+                statistics += [statistic for statistic, _ in part.parts]
+                _check_memory(Size.of(statistics, setting.domain), len(plan.sites))
             else:
                 _check_later(part, schema)
         except ProtocolError as error:
@@ -118,12 +148,12 @@ def check_feasible(schema: Schema, plan: Plan, method: Method) -> None:
             ) from None
 
 
-def _check_memory(integers: int, sites: int) -> None:
-    needed = Effort.of(sites, 0, 0, integers, 0).hub_memory
+def _check_memory(size: Size, sites: int) -> None:
+    needed = Effort.of(sites, 0, size, 0).hub_memory
     if needed > MOST_HUB_MEMORY:
         raise ProtocolError(
-            f"{integers:,} integers from {count(sites, 'site')} need {needed / 2**30:,.0f} GiB at "
-            f"the hub, more than {MOST_HUB_MEMORY >> 30}; take fewer bins"
+            f"{size.integers:,} integers from {count(sites, 'site')} need {needed / 2**30:,.0f} "
+            f"GiB at the hub, more than {MOST_HUB_MEMORY >> 30}; take fewer bins"
         )
 
 

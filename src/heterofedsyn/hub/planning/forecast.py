@@ -17,7 +17,7 @@ from heterofedsyn.errors import PrivacyRefusal, UsageError
 from heterofedsyn.hub.methods.base import Later, Method, Setting
 from heterofedsyn.hub.planning.advice import advice
 from heterofedsyn.hub.planning.columns import ColumnForecast, column_forecasts
-from heterofedsyn.hub.planning.cost import Effort, Planned, check_feasible
+from heterofedsyn.hub.planning.cost import Effort, Planned, Size, check_feasible
 from heterofedsyn.hub.planning.dryrun import DryRuns, Finding
 from heterofedsyn.hub.planning.modes import MOST_PLANNED, Threshold, chances, thresholds
 from heterofedsyn.hub.planning.preview import Weight
@@ -233,7 +233,8 @@ class _Draft:
         sizes = [part.terms.integers for part in parts]
         rho = price_of([part.terms for part in parts]).rho
         sent = self._weight.of(sizes)
-        return self._stage(ask.label, True, len(parts), sum(sizes), rho, sent, parts, findings)
+        size = Size.of([statistic for statistic, _ in ask.parts], self.setting.domain)
+        return self._stage(ask.label, size, rho, sent, parts, findings, fixed=True)
 
     def _later(self, later: Later, findings: Sequence[Finding]) -> Stage:
         """A stage that only the answers to earlier ones will tell."""
@@ -248,30 +249,32 @@ class _Draft:
             planned = self._planned(usual, cost)
             unknown = msgspec.structs.replace(planned.terms, attributes=(), kind=later.kinds[0])
             parts = (replace(planned, terms=unknown),)
-        rho = later.cost.rho
-        return self._stage(later.label, False, releases, integers, rho, sent, parts, findings)
+        size = None
+        if releases is not None and integers is not None:
+            size = Size(releases, integers, cells=integers)
+        return self._stage(later.label, size, later.cost.rho, sent, parts, findings, fixed=False)
 
     def _stage(
         self,
         label: str,
-        fixed: bool,
-        releases: int | None,
-        integers: int | None,
+        size: Size | None,
         rho: float,
         sent: int | None,
         parts: tuple[Planned, ...],
         findings: Sequence[Finding],
+        *,
+        fixed: bool,
     ) -> Stage:
-        sizes = [finding.asked(label) for finding in findings] or [(0.0, 0.0)]
-        usual_releases, usual_integers = np.mean(sizes, axis=0).tolist()
+        asked = [finding.asked(label) for finding in findings] or [(0.0, 0.0)]
+        usual_releases, usual_integers = np.mean(asked, axis=0).tolist()
         effort = None
-        if releases is not None and integers is not None and sent is not None:
-            effort = Effort.of(len(self.plan.sites), self.rows, releases, integers, sent)
+        if size is not None and sent is not None:
+            effort = Effort.of(len(self.plan.sites), self.rows, size, sent)
         return Stage(
             label=label,
             fixed=fixed,
-            releases=releases,
-            integers=integers,
+            releases=None if size is None else size.releases,
+            integers=None if size is None else size.integers,
             rho=rho,
             bytes=sent,
             parts=parts,
