@@ -81,6 +81,8 @@ def test_the_package_keeps_its_contracts() -> None:
             "Only sites and what stands above them read sources",
         ),
         ("site", "import pyspark", "Only sources.spark and site.spark know pyspark"),
+        ("audit", "from unittest import mock", "What is installed needs no library for tests"),
+        ("audit", "import hypothesis", "What is installed needs no library for tests"),
         ("schema", "import heterofedsyn.protocol", "Imports go downwards only"),
         ("evaluation", "import heterofedsyn.drawing", "Imports go downwards only"),
         ("hub", "import heterofedsyn.evaluation", "Imports go downwards only"),
