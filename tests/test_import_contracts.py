@@ -68,6 +68,10 @@ FORBIDDEN = {
         ("hub", "import heterofedsyn.evaluation"),
         ("report", "import heterofedsyn.bench"),
     ),
+    "What is installed needs no library for tests": (
+        ("audit", "from unittest import mock"),
+        ("bench", "import hypothesis"),
+    ),
     "Scoring and plotting libraries stay where results are scored or shown": (
         ("protocol", "import pandas"),
         ("hub", "import matplotlib"),

@@ -213,7 +213,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def make_settings(
-    place: Path, schema: Schema, rows: pa.Table | bytes, **terms: Any
+    place: Path, schema: Schema, rows: pa.Table | bytes, /, **terms: Any
 ) -> SiteSettings:
     """Settings of a site in this folder, with its schema, its rows and a place for its anchor.
 
@@ -263,7 +263,7 @@ class SiteOnDisk:
 
     @classmethod
     def make(
-        cls, place: Path, schema: Schema, rows: pa.Table | bytes, *plans: Plan, **terms: Any
+        cls, place: Path, schema: Schema, rows: pa.Table | bytes, /, *plans: Plan, **terms: Any
     ) -> SiteOnDisk:
         """A new site that consented to these plans.
 
@@ -327,7 +327,7 @@ def listening(site: Serving, log: Callable[[str], None] = lambda line: None) -> 
 
 @contextmanager
 def serving(
-    schema: Schema, rows: pa.Table | bytes, *plans: Plan, noise: NoiseSource, **terms: Any
+    schema: Schema, rows: pa.Table | bytes, /, *plans: Plan, noise: NoiseSource, **terms: Any
 ) -> Iterator[Serving]:
     """An agent with these rows that may answer these plans, for a while; see `SiteOnDisk.make`."""
     with (
