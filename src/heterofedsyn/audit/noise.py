@@ -53,13 +53,13 @@ from heterofedsyn.privacy.noise import (
     SecureNoise,
     SimulatedNoise,
     add_noise,
+    check_version,
 )
 from heterofedsyn.protocol import Answer, Plan, Query, decode, encode
 from heterofedsyn.protocol.terms import MOST_SIGMA
 from heterofedsyn.schema import EncodedTable, Schema
 from heterofedsyn.simulate.run import run_study
 from heterofedsyn.site import Site
-from heterofedsyn.site.selfcheck import check_version
 
 SIGMAS = (0.5, 0.8, 1.0, 1.5, 2.5, 3.0, 7.3, 41.0, 173.2, 1000.5)
 """Whole and fractional, small and large."""

@@ -16,6 +16,7 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Answer, Part, Plan, Query, Released, decode
+from heterofedsyn.protocol.refusal import Reason
 from heterofedsyn.synthesis import Measured, Measurement
 
 if TYPE_CHECKING:
@@ -58,12 +59,12 @@ class Absence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
 
     @classmethod
-    def refused(cls, site: str, reason: str) -> Absence:
+    def refused(cls, site: str, reason: Reason) -> Absence:
         """A site whose agent refused, for one of its four reasons."""
         return cls(site, f"refused ({reason})")
 
 
-UNAVAILABLE = Absence.refused("", "unavailable").reason
+UNAVAILABLE = Absence.refused("", Reason.UNAVAILABLE).reason
 
 Reply: TypeAlias = Answer | Absence
 """What comes of asking one site."""

@@ -16,7 +16,8 @@ from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.terms import Noised, NoisyIntegers, Terms
 
-_UNBIASED_SINCE = (0, 16)
+_LEAST_OPENDP = (0, 16)
+"""Before 0.14.2 its discrete Gaussian has the wrong shape at some sigmas; ours is tried since."""
 
 
 class NoiseSource(Protocol):
@@ -76,12 +77,22 @@ class SimulatedNoise:
         return out
 
 
+def check_version() -> None:
+    """Refuse an OpenDP that may draw biased noise.
+
+    Raises:
+        PrivacyRefusal: naming the version.
+    """
+    installed = version("opendp")
+    # A number of two parts is no reason for a library of versions.
+    if tuple(map(int, re.findall(r"\d+", installed)[:2])) < _LEAST_OPENDP:
+        raise PrivacyRefusal(f"OpenDP {installed} may draw biased noise; install 0.16 or later")
+
+
 @cache
 def _opendp() -> tuple[Any, tuple[Any, Any]]:
     import opendp.prelude as dp
 
-    installed = version("opendp")
-    if tuple(map(int, re.findall(r"\d+", installed)[:2])) < _UNBIASED_SINCE:
-        raise PrivacyRefusal(f"OpenDP {installed} may draw biased noise; install 0.16 or later")
+    check_version()
     dp.enable_features("contrib")
     return dp, (dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float))

@@ -11,13 +11,10 @@ from heterofedsyn._arrays import Exact, Integers
 from heterofedsyn.errors import LedgerDisputed, LedgerUnavailable, PrivacyRefusal
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.goodness import gaussian_p_value, reuse_p_value, tails_p_value
-from heterofedsyn.privacy.noise import NoiseSource, add_noise
+from heterofedsyn.privacy.noise import NoiseSource, add_noise, check_version
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
-
-BIASED_BEFORE = (0, 14, 2)
-"""Versions of OpenDP whose discrete Gaussian has the wrong shape at some sigmas."""
 
 ALARM = 1e-9
 """The chance at which a sound source is called unsound; there are nine looks at it."""
@@ -43,20 +40,6 @@ def self_check(settings: SiteSettings, books: Books, noise: NoiseSource) -> Iter
     check_fresh(noise)
     yield f"noise looks as it should at sigma {', '.join(f'{sigma:g}' for sigma in _SIGMAS)}"
     yield from check_ledger(settings, books)
-
-
-def check_version() -> None:
-    """Refuse an OpenDP that is known to draw biased noise.
-
-    Raises:
-        PrivacyRefusal: naming the version.
-    """
-    installed = version("opendp")
-    if _numbers(installed) < BIASED_BEFORE:
-        raise PrivacyRefusal(
-            f"OpenDP {installed} draws biased noise, as all before "
-            f"{'.'.join(map(str, BIASED_BEFORE))} do; install 0.16 or later"
-        )
 
 
 def check_noise(noise: NoiseSource) -> None:
@@ -134,18 +117,3 @@ def check_ledger(settings: SiteSettings, books: Books) -> Iterator[str]:
         except LedgerUnavailable as error:
             yield f"remark: {error}"
     yield f"the ledger's {account.number + 1:,} entries hold, each answer was charged"
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    """A version as numbers, as far as it is one; an agent needs no library for those of one other.
-
-    >>> _numbers("0.14.1"), _numbers("0.16.0a1") > (0, 14, 2)
-    ((0, 14, 1), True)
-    """
-    numbers = []
-    for part in text.split(".")[:3]:
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        numbers.append(int(digits))
-    return tuple(numbers)
