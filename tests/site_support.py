@@ -14,7 +14,7 @@ from heterofedsyn.marginals.statistics import Flat
 from heterofedsyn.protocol import Study, encode
 from heterofedsyn.schema import Schema
 from heterofedsyn.site.consent import approve
-from heterofedsyn.site.create import found_site
+from heterofedsyn.site.create import create_site
 from heterofedsyn.site.settings import SiteSettings
 from support import categories, make_plan
 
@@ -50,7 +50,7 @@ def make_settings(place: Path, schema: Schema = SCHEMA, **other: Any) -> SiteSet
 def make_site(place: Path, schema: Schema = SCHEMA, **other: Any) -> SiteSettings:
     """A new site in this folder."""
     settings = make_settings(place, schema, **other)
-    found_site(settings)
+    create_site(settings)
     return settings
 
 

@@ -655,3 +655,11 @@ def test_expected_errors_of_other_methods_hold_on_public_tables(
     assert one_way / 1.5 <= expected <= one_way * 1.5
     assert low <= two_way <= high
     assert high <= SPAN * low * (1 + 1e-9)
+
+
+def test_a_study_too_large_for_any_hub_is_refused_before_its_sites_are_asked() -> None:
+    schema = categories(2_800, 2_800)
+    empty = dependent_table(schema.domain, 0)
+    synthesizer = FederatedSynthesizer(schema, epsilon=1.0, delta=1e-9, method="allmarg")
+    with pytest.raises(UsageError, match="GiB at the hub"):
+        synthesizer.fit_encoded({f"site-{number}": empty for number in range(400)})

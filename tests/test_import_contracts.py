@@ -61,7 +61,7 @@ FORBIDDEN = {
         ("hub", "import heterofedsyn.sources"),
         ("privacy", "import heterofedsyn.sources"),
     ),
-    "Only sources.spark and site.spark know pyspark": (("site", "import pyspark"),),
+    "Only sources.spark_table and site.spark_counting know pyspark": (("site", "import pyspark"),),
     "Imports go downwards only": (
         ("schema", "import heterofedsyn.protocol"),
         ("evaluation", "import heterofedsyn.drawing"),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from heterofedsyn.errors import JournalError, UsageError
-from heterofedsyn.hub import Absence, QuorumLost, Release, Request, drive, of_study
+from heterofedsyn.errors import JournalError, ProtocolError, UsageError
+from heterofedsyn.hub import Absence, QuorumLost, Release, Request, conversation, drive, of_study
 from heterofedsyn.hub.journal import Journal, alone
-from heterofedsyn.hub.replies import Reply
-from heterofedsyn.protocol import encode
+from heterofedsyn.hub.replies import Reply, Round
+from heterofedsyn.protocol import Answer, encode
 from quorum_support import SITES, asked, study_of
 
 pytestmark = pytest.mark.thorough
@@ -178,3 +180,47 @@ def test_one_job_at_a_time_has_a_study(tmp_path: Path) -> None:
         pass
     with alone(folder):
         pass
+
+
+def in_two_steps(request: Request) -> Generator[Request, Round, Round]:
+    """A query that every site hears of twice."""
+    yield replace(request, step="greet")
+    return (yield request)
+
+
+def test_every_step_of_a_query_is_carried_kept_and_resumed_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, sites = study_of("allmarg", quorum=3)
+    whole = drive(of_study(study), sites.carry)
+    monkeypatch.setattr(conversation, "_round", in_two_steps)
+    folder, steps = tmp_path / "rounds", []
+
+    def carry(request: Request) -> list[Reply]:
+        steps.append((request.query.number, request.step))
+        if len(steps) == 3:
+            raise Stop
+        return sites.carry(request)
+
+    with pytest.raises(Stop):
+        drive(of_study(study), carry, Journal.create(folder, study))
+    assert steps == [(0, "greet"), (0, "answer"), (1, "greet")]
+    release = drive(of_study(study), carry, Journal.open(folder, study))
+    assert steps[3:] == [(1, "greet"), (1, "answer")]
+    assert release.privacy == whole.privacy
+    assert release.sample(50, seed=1).equals(whole.sample(50, seed=1))
+
+
+def test_a_round_that_was_not_checked_is_refused() -> None:
+    study, sites = study_of("allmarg", quorum=3)
+    talk = of_study(study)
+    request = next(talk)
+    answers = tuple(r for r in sites.carry(request) if isinstance(r, Answer))
+    with pytest.raises(ProtocolError, match="never checked"):
+        talk.send(Round(request.query, answers))
+
+
+def test_a_carrier_that_runs_out_is_not_taken_for_the_end() -> None:
+    study, _ = study_of("allmarg", quorum=3)
+    with pytest.raises(StopIteration):
+        drive(of_study(study), lambda request: next(iter([])))

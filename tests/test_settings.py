@@ -10,7 +10,7 @@ import pytest
 
 from heterofedsyn.errors import UsageError
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.site.create import found_site
+from heterofedsyn.site.create import create_site
 from heterofedsyn.site.settings import SETTINGS, SiteSettings, group_of
 from site_support import SCHEMA, make_settings, make_site
 
@@ -131,18 +131,18 @@ def test_a_site_that_cannot_be_founded_leaves_nothing_behind(tmp_path: Path) -> 
     settings = make_settings(tmp_path)
     settings.folder.parent.joinpath("site").write_text("in the way")
     with pytest.raises(UsageError, match="never replaced"):
-        found_site(settings)
+        create_site(settings)
     assert not settings.anchor.exists()
     settings.folder.unlink()
     settings.anchor.write_text("of another site")
     with pytest.raises(UsageError, match="never replaced"):
-        found_site(settings)
+        create_site(settings)
     assert settings.anchor.read_text() == "of another site"
     assert not settings.folder.exists()
     settings.anchor.unlink()
     settings.anchor.parent.rmdir()
     with pytest.raises(UsageError, match="make it first"):
-        found_site(settings)
+        create_site(settings)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "schema.toml"]
 
 

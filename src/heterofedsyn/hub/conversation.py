@@ -1,16 +1,17 @@
 """A whole study without input or output: requests go out, checked rounds come in, a release comes.
 
 Simulation, engines, audit and plan drive the same generator; none of them says again what a study
-does. A query may need several exchanges with each site: `_round` is where they would stand.
+does. A query may need several exchanges with each site, each a request with a step of its own:
+`_round` is where they stand, and whoever drives carries and keeps them one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from heterofedsyn.errors import UsageError
+from heterofedsyn.errors import ProtocolError, UsageError
 from heterofedsyn.hub.methods import make_method
 from heterofedsyn.hub.methods.base import Method, Outcome, Setting
 from heterofedsyn.hub.quorum import Roll
@@ -18,6 +19,7 @@ from heterofedsyn.hub.release import Missed, Release, RunRecord, Scaled
 from heterofedsyn.hub.release.differences import differences
 from heterofedsyn.hub.release.statement import state
 from heterofedsyn.hub.replies import (
+    ANSWER,
     NO_ANSWER,
     NOT_ASKED,
     SUM,
@@ -34,6 +36,9 @@ from heterofedsyn.protocol.limits import check_query
 from heterofedsyn.protocol.terms import hears_sums, stated_terms
 from heterofedsyn.schema import Domain, Schema
 
+Said = TypeVar("Said")
+Told = TypeVar("Told")
+
 
 @dataclass(frozen=True, eq=False)
 class Request:
@@ -42,6 +47,7 @@ class Request:
     Attributes:
         roll: who takes part.
         most_rows: that a site may have; one that tells of more has not answered.
+        step: which of the exchanges about the query it is.
     """
 
     query: Query
@@ -50,6 +56,7 @@ class Request:
     plan: Plan
     roll: Roll
     most_rows: int | None = None
+    step: str = ANSWER
 
     @classmethod
     def of(
@@ -106,37 +113,52 @@ def converse(
     rounds: list[Round] = []
     roll = Roll.of(plan, quorum, summed=hears_sums(plan) if summed is None else summed)
     asking = method.conduct(Setting.of(schema, plan))
-    try:
-        ask: Ask = next(asking)
-        while True:
-            query = make_query(ask, plan, len(rounds))
-            round_ = yield from _round(Request.of(query, schema.domain, plan, roll, most_rows))
-            rounds.append(round_)
-            roll = round_.roll or roll
-            ask = asking.send(round_)
-    except StopIteration as stop:
-        outcome: Outcome = stop.value
-    return _release(schema, plan, outcome, rounds, roll)
+    turn: Ask | Outcome = _next(asking)
+    while isinstance(turn, Ask):
+        query = make_query(turn, plan, len(rounds))
+        round_ = yield from _round(Request.of(query, schema.domain, plan, roll, most_rows))
+        rounds.append(round_)
+        roll = round_.roll or roll
+        turn = _next(asking, round_)
+    return _release(schema, plan, turn, rounds, roll)
 
 
 def _round(request: Request) -> Generator[Request, Round, Round]:
-    """All that is said about one query; nobody is asked if nobody is left."""
-    return (yield request) if request.asked else request.check(())
+    """All that is said about one query; nobody is asked if nobody is left.
+
+    Raises:
+        ProtocolError: if what comes back was not checked against the request.
+    """
+    if not request.asked:
+        return request.check(())
+    round_ = yield request
+    if round_.roll is None or round_.terms != request.terms:
+        raise ProtocolError(f"the round of query {request.query.label!r} was never checked")
+    return round_
+
+
+def _next(conversation: Generator[Said, Round, Told], round_: Round | None = None) -> Said | Told:
+    """What a conversation says next, or what it ends with."""
+    try:
+        return next(conversation) if round_ is None else conversation.send(round_)
+    except StopIteration as stop:
+        result: Told = stop.value
+        return result
 
 
 class Rounds(Protocol):
     """Where finished rounds are kept."""
 
-    def find(self, query: Query) -> tuple[Reply, ...] | None:
-        """What came of this query, if it was asked before."""
+    def find(self, query: Query, step: str) -> tuple[Reply, ...] | None:
+        """What came of this step of a query, if it was taken before."""
         ...
 
-    def begin(self, query: Query) -> None:
-        """Remember a query that is about to be sent; refuse another one in the same round."""
+    def begin(self, query: Query, step: str) -> None:
+        """Remember what is about to be sent; refuse another query in the same round."""
         ...
 
-    def keep(self, query: Query, replies: Sequence[Reply]) -> None:
-        """Remember what came of a query."""
+    def keep(self, query: Query, step: str, replies: Sequence[Reply]) -> None:
+        """Remember what came of it."""
         ...
 
 
@@ -150,19 +172,17 @@ def drive(conversation: Conversation, carry: Carrier, rounds: Rounds | None = No
     Raises:
         QuorumLost: if too few sites answer; the rounds before are kept, so it can be resumed.
     """
-    try:
-        request = next(conversation)
-        while True:
-            kept = rounds.find(request.query) if rounds else None
-            if rounds and kept is None:
-                rounds.begin(request.query)
-            round_ = request.check(carry(request) if kept is None else kept)
-            if rounds and kept is None:
-                rounds.keep(request.query, round_.replies)
-            request = conversation.send(round_)
-    except StopIteration as stop:
-        release: Release = stop.value
-        return release
+    turn: Request | Release = _next(conversation)
+    while isinstance(turn, Request):
+        query, step = turn.query, turn.step
+        kept = rounds.find(query, step) if rounds else None
+        if rounds and kept is None:
+            rounds.begin(query, step)
+        round_ = turn.check(carry(turn) if kept is None else kept)
+        if rounds and kept is None:
+            rounds.keep(query, step, round_.replies)
+        turn = _next(conversation, round_)
+    return turn
 
 
 def of_study(study: Study) -> Conversation:

@@ -13,7 +13,7 @@ import msgspec
 
 from heterofedsyn._files import file_written_whole
 from heterofedsyn.errors import JournalError, UsageError
-from heterofedsyn.hub.replies import Absence, Reply
+from heterofedsyn.hub.replies import ANSWER, Absence, Reply
 from heterofedsyn.protocol import Answer, Query, Study, decode, encode
 
 _STUDY = "study.toml"
@@ -68,13 +68,13 @@ class Journal:
         """How many rounds are kept."""
         return len(list(self.folder.glob("*.round")))
 
-    def find(self, query: Query) -> tuple[Reply, ...] | None:
-        """What came of this query, if its round was finished.
+    def find(self, query: Query, step: str = ANSWER) -> tuple[Reply, ...] | None:
+        """What came of this step of a query, if it was finished.
 
         Raises:
             JournalError: if the file is damaged, or holds another query.
         """
-        path = self._path(query)
+        path = self._path(query, step, "round")
         try:
             data = path.read_bytes()
         except FileNotFoundError:
@@ -92,13 +92,13 @@ class Journal:
             )
         return (*(decode(answer, Answer) for answer in kept.answers), *kept.absent)
 
-    def begin(self, query: Query) -> None:
+    def begin(self, query: Query, step: str = ANSWER) -> None:
         """Keep a query before it is sent: sites may pay for it, and only the same one is free.
 
         Raises:
             JournalError: if another query was sent in this round, so that sites would pay twice.
         """
-        path = self._path(query, "query")
+        path = self._path(query, step, "query")
         message = encode(query)
         try:
             if path.read_bytes() != message:
@@ -113,8 +113,8 @@ class Journal:
         except OSError as error:
             raise JournalError(f"cannot read {path}: {error.strerror}") from None
 
-    def keep(self, query: Query, replies: Sequence[Reply]) -> None:
-        """Keep a finished round; it is on the disk when this returns."""
+    def keep(self, query: Query, step: str, replies: Sequence[Reply]) -> None:
+        """Keep a finished step; it is on the disk when this returns."""
         body = msgspec.msgpack.encode(
             _Kept(
                 encode(query),
@@ -122,11 +122,12 @@ class Journal:
                 tuple(reply for reply in replies if isinstance(reply, Absence)),
             )
         )
-        with file_written_whole(self._path(query)) as partial:
+        with file_written_whole(self._path(query, step, "round")) as partial:
             partial.write_bytes(_MAGIC + _digest(body) + b"\n" + body)
 
-    def _path(self, query: Query, kind: str = "round") -> Path:
-        return self.folder / f"{query.number + 1:04}.{kind}"
+    def _path(self, query: Query, step: str, kind: str) -> Path:
+        name = f"{query.number + 1:04}"
+        return self.folder / (f"{name}.{kind}" if step == ANSWER else f"{name}-{step}.{kind}")
 
 
 @contextmanager

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 SUM = "sum"
 """The name under which the sum over sites answers when only the sum is seen."""
 
+ANSWER = "answer"
+"""The step of a query in which sites answer it."""
+
 NO_ANSWER = "gave no answer"
 """Too late or not at all: all that a release says of it, since how long counting takes is private.
 """

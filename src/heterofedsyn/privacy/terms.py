@@ -12,7 +12,9 @@ import numpy as np
 from heterofedsyn._arrays import Integers, frozen
 
 NoisyIntegers = NewType("NoisyIntegers", Integers)
-"""Integers that may leave: only `privacy.noise.add_noise`, and sums of what left, make them."""
+"""Integers that may leave: `privacy.noise.add_noise` makes them, and sums of what left. Beside them
+only messages that were read, and dry runs of a plan, which meet no rows, call integers so: a test
+knows who does."""
 
 
 class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,7 +36,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, eq=False)
 class Noised:
-    """Noisy integers on their terms; a message can be made from nothing else."""
+    """Noisy integers on their terms: what messages are made from."""
 
     values: NoisyIntegers
     terms: Terms

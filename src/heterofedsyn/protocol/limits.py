@@ -33,6 +33,9 @@ so to draw it."""
 MOST_INTEGERS = 2**23
 """The most integers in one answer: 64 MiB, and 3.5 minutes at 25 microseconds for each."""
 
+NOISE_SECONDS = 25e-6
+"""That a site needs to draw one integer of noise."""
+
 MOST_LABEL = 200
 
 BYTES_OF_A_PART = 64

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 
 from heterofedsyn.errors import ProtocolError
-from heterofedsyn.marginals.statistics import Statistic
-from heterofedsyn.privacy.terms import Noised, NoisyIntegers, added
+from heterofedsyn.marginals.statistics import Statistic, kind_of
+from heterofedsyn.privacy.terms import Noised, NoisyIntegers, Terms, added
 from heterofedsyn.protocol.limits import (
     MOST_ANSWER_BYTES,
     MOST_PARTS,
@@ -82,6 +82,17 @@ class Released(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             sensitivity=parts[0].sensitivity,
             sigma=math.sqrt(math.fsum(part.sigma**2 for part in parts)),
             rho=parts[0].rho,
+        )
+
+    def terms(self, statistic: Statistic) -> Terms:
+        """On what terms it was released, by its own word; `statistic` is what was asked."""
+        return Terms(
+            kind=kind_of(statistic),
+            attributes=statistic.attributes,
+            sensitivity=self.sensitivity,
+            sigma=self.sigma,
+            integers=len(self.data) // 8,
+            rho=self.rho,
         )
 
     @property

@@ -20,6 +20,11 @@ MOST_SIGMA = 2.0**40
 """Noise that could reach the end of 64-bit integers would be cut off there, and so tell."""
 
 
+def cost_of(part: Part, plan: Plan) -> Budget:
+    """What a part of a query costs; nothing needs to be drawn or counted to know it."""
+    return plan.budget.part(part.share)
+
+
 def terms_of(part: Part, domain: Domain, plan: Plan, trust: Trust | None = None) -> Terms:
     """On what terms one site releases a part of a query.
 
@@ -30,7 +35,7 @@ def terms_of(part: Part, domain: Domain, plan: Plan, trust: Trust | None = None)
         PrivacyRefusal: if there is no noise that would do.
     """
     statistic, rows = part.statistic, plan.rows_per_unit
-    cost = plan.budget.part(part.share)
+    cost = cost_of(part, plan)
     sensitivity = statistic.sensitivity(domain) * rows
     moved, l1 = moves(statistic, domain, rows)
     return Terms(
@@ -50,9 +55,13 @@ def stated_terms(part: Part, domain: Domain, plan: Plan, *, summed: bool | None 
         summed: whether the hub hears sums; as the plan's trust model says unless given.
     """
     terms = terms_of(part, domain, plan)
-    if not (hears_sums(plan) if summed is None else summed):
-        return terms
-    sigma = math.sqrt(math.fsum([terms.sigma**2] * len(plan.sites)))
+    summed = hears_sums(plan) if summed is None else summed
+    return of_the_sum(terms, len(plan.sites)) if summed else terms
+
+
+def of_the_sum(terms: Terms, sites: int) -> Terms:
+    """The terms of a sum over so many sites, each of which releases on these."""
+    sigma = math.sqrt(math.fsum([terms.sigma**2] * sites))
     return msgspec.structs.replace(terms, sigma=sigma)
 
 
@@ -77,7 +86,7 @@ def check_noise(query: Query, domain: Domain, plan: Plan, trust: Trust) -> None:
     noisiest = max(query.parts, key=lambda part: bound(part) / math.sqrt(part.share))
     integers = noisiest.statistic.integers(domain)
     most = bound(noisiest) * rows
-    cost = plan.budget.part(noisiest.share)
+    cost = cost_of(noisiest, plan)
     _sigma(most, cost, integers, math.sqrt(integers) * most, trust)
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub import Release, Request, converse, drive
-from heterofedsyn.hub.methods.base import Method
+from heterofedsyn.hub.methods.base import Method, check_trust
 from heterofedsyn.hub.replies import SUM
 from heterofedsyn.marginals import Counts, TableCounts
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
@@ -67,10 +67,7 @@ def run_study(
         noise_seed: makes the noise reproducible and the release unfit for publication.
     """
     trust = plan.trust_model
-    if trust.name != "local" and not method.sums:
-        raise UsageError(
-            f"method {method.name!r} needs every site's own answers; use trust 'local'"
-        )
+    check_trust(method, plan)
     if method.pools and len(tables) != 1:
         encoded = [table for table in tables if isinstance(table, EncodedTable)]
         if len(encoded) < len(tables):

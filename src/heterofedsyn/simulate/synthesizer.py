@@ -197,9 +197,11 @@ class FederatedSynthesizer:
             )
         if self._method.pools and self._unit is not None and len(tables) > 1:
             raise UsageError("rows of a person in several tables must be pooled before encoding")
+        plan = self._plan(list(tables))
+        check_feasible(self.encoding, plan, self._method)
         self._release = run_study(
             self.encoding,
-            self._plan(list(tables)),
+            plan,
             self._method,
             list(tables.values()),
             noise_seed=self._noise_seed,

@@ -17,7 +17,7 @@ from heterofedsyn.privacy.trust import Local, Trust
 from heterofedsyn.protocol import Answer, Plan, Query, Released, decode, encode
 from heterofedsyn.protocol.limits import check_query, most_answer_bytes
 from heterofedsyn.protocol.messages import query_fingerprint
-from heterofedsyn.protocol.terms import check_noise, terms_of
+from heterofedsyn.protocol.terms import check_noise, cost_of, terms_of
 from heterofedsyn.schema import Domain, EncodedTable
 
 
@@ -94,14 +94,14 @@ class Desk:
         if (kept := store.kept(fingerprint)) is not None:
             return kept
         self._check(query, asked)
-        budget = self.plan.budget
         integers = sum(part.statistic.integers(self.domain) for part in query.parts)
+        costs = [cost_of(part, self.plan) for part in query.parts]
         price = Price(
             query=fingerprint,
             label=query.label,
-            cost=together(budget.part(part.share) for part in query.parts),
+            cost=together(costs),
             integers=integers,
-            least=budget.part(min(part.share for part in query.parts)),
+            least=min(costs),
             bytes=len(asked) + most_answer_bytes(integers, len(query.parts)),
         )
         # What cannot be noised or paid is refused before any work is done for it.

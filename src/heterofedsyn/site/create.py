@@ -13,7 +13,7 @@ from heterofedsyn.site.settings import SETTINGS, SiteSettings
 from heterofedsyn.site.signing import make_key
 
 
-def found_site(settings: SiteSettings) -> str:
+def create_site(settings: SiteSettings) -> str:
     """Make the folder of a new site and its anchor; returns the public key of its receipts.
 
     Raises:

@@ -12,7 +12,6 @@ from heterofedsyn._files import file_written_whole, read_whole
 from heterofedsyn._version import __version__
 from heterofedsyn._words import short
 from heterofedsyn.errors import HeterofedsynError, UsageError
-from heterofedsyn.marginals.statistics import kind_of
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol.messages import Answer, Query, decode
@@ -235,14 +234,7 @@ def _released(folder: Path, charged: Charged, stored: str | None) -> tuple[Relea
         query, answer = decode(kept.asked, Query), decode(kept.answer, Answer)
         simulated = answer.simulated
         parts = tuple(
-            Terms(
-                kind=kind_of(part.statistic),
-                attributes=part.statistic.attributes,
-                sensitivity=released.sensitivity,
-                sigma=released.sigma,
-                integers=len(released.data) // 8,
-                rho=released.rho,
-            )
+            released.terms(part.statistic)
             for part, released in zip(query.parts, answer.parts, strict=True)
         )
     entry = ReleasedAnswer(

@@ -65,7 +65,7 @@ def init(
     Asks on a terminal for what is not given. The caps are kept in site.toml and nowhere else.
     """
     from heterofedsyn._files import check_place
-    from heterofedsyn.site.create import found_site
+    from heterofedsyn.site.create import create_site
     from heterofedsyn.site.settings import SiteSettings, group_of, propose
     from heterofedsyn.sources import anchored
 
@@ -103,7 +103,7 @@ def init(
     checked = check_rows(settings, settings.load_schema(), unit, 1)
     if settings.rows is None:
         settings = replace(settings, rows=propose(checked.rows_read))
-    key = found_site(settings)
+    key = create_site(settings)
     show_misfits(checked)
     note(f"site {name!r} in {place}; the key of its receipts: {key}")
     note(

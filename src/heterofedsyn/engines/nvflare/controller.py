@@ -41,13 +41,11 @@ from heterofedsyn.hub.journal import Journal, alone
 from heterofedsyn.hub.release import MOST_UNASKED
 from heterofedsyn.hub.replies import NO_ANSWER, Reply, read_answer
 from heterofedsyn.protocol import Answer, Query, Study, encode
+from heterofedsyn.protocol.limits import NOISE_SECONDS
 from heterofedsyn.protocol.refusal import Reason
 
 HUB = "HETEROFEDSYN_HUB"
 """Environment variable of the server that names the folder of journals and releases."""
-
-NOISE_SECONDS = 25e-6
-"""That a site needs to draw one integer; twice as much is allowed."""
 
 START_SECONDS = 60.0
 """That sites may take longer in the first round of a job, in which their processes start."""
@@ -146,6 +144,7 @@ class StudyController(Controller):  # type: ignore[misc]
     ) -> list[Reply]:
         """Ask sites and wait for all of them, at most as long as the study lets a round take."""
         query, asked = request.query, request.asked
+        # Twice the time that noise takes.
         seconds = patience + 2 * NOISE_SECONDS * sum(terms.integers for terms in request.terms)
         if not any(known.sent for known in self._progress.rounds):
             seconds += START_SECONDS
@@ -244,15 +243,15 @@ class _Watched:
         self._journal = journal
         self._controller = controller
 
-    def find(self, query: Query) -> tuple[Reply, ...] | None:
-        found = self._journal.find(query)
+    def find(self, query: Query, step: str) -> tuple[Reply, ...] | None:
+        found = self._journal.find(query, step)
         if found is not None:
             self._controller.finished(query, found, resumed=True)
         return found
 
-    def begin(self, query: Query) -> None:
-        self._journal.begin(query)
+    def begin(self, query: Query, step: str) -> None:
+        self._journal.begin(query, step)
 
-    def keep(self, query: Query, replies: Sequence[Reply]) -> None:
-        self._journal.keep(query, replies)
+    def keep(self, query: Query, step: str, replies: Sequence[Reply]) -> None:
+        self._journal.keep(query, step, replies)
         self._controller.finished(query, replies, resumed=False)

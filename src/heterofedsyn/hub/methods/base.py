@@ -16,7 +16,7 @@ from heterofedsyn.errors import UsageError, did_you_mean
 from heterofedsyn.hub.methods.ahead import fixed_asks
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.privacy.budget import Budget, together
-from heterofedsyn.privacy.trust import Trust
+from heterofedsyn.privacy.trust import Local, Trust
 from heterofedsyn.protocol import Plan
 from heterofedsyn.schema import Clique, Domain, Schema
 from heterofedsyn.synthesis import SYNTHESIZERS, Gum, Synthesizer, Targets
@@ -168,6 +168,18 @@ class Method(ABC):
     def mode(self, setting: Setting, n: float) -> Mode | None:
         """There is no choice."""
         return None
+
+
+def check_trust(method: Method, plan: Plan) -> None:
+    """Refuse a trust model under which a method would not hear what it needs.
+
+    Raises:
+        UsageError: naming the one that would do.
+    """
+    if not method.sums and plan.trust != Local.name:
+        raise UsageError(
+            f"method {method.name!r} needs every site's own answers; use trust 'local'"
+        )
 
 
 Made = TypeVar("Made", bound=Method)

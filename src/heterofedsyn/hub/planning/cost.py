@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ import msgspec
 
 from heterofedsyn._words import count
 from heterofedsyn.errors import ProtocolError, UsageError
-from heterofedsyn.hub.methods.base import Later, Method, Setting
+from heterofedsyn.hub.methods.base import Later, Method, Setting, check_trust
 from heterofedsyn.hub.replies import Ask, make_query
 from heterofedsyn.marginals.statistics import Statistic, works
 from heterofedsyn.privacy.terms import Terms
@@ -20,13 +19,11 @@ from heterofedsyn.protocol.limits import (
     BYTES_OF_A_PART,
     MOST_PARTS,
     MOST_QUERY_BYTES,
+    NOISE_SECONDS,
     check_query,
 )
-from heterofedsyn.protocol.terms import terms_of
+from heterofedsyn.protocol.terms import of_the_sum, terms_of
 from heterofedsyn.schema import Domain, Schema
-
-NOISE_SECONDS = 25e-6
-"""For one integer of OpenDP's noise."""
 
 COUNT_SECONDS = 1.2e-9
 """For one row in one table, on one core; measured 0.7 to 1.2. Reading the rows is not in it."""
@@ -50,7 +47,7 @@ class Planned:
     def of(cls, part: Part, domain: Domain, plan: Plan) -> Planned:
         """A release as everyone can compute it from the query."""
         terms = terms_of(part, domain, plan)
-        return cls(terms, part.statistic.level, terms.sigma * math.sqrt(len(plan.sites)))
+        return cls(terms, part.statistic.level, of_the_sum(terms, len(plan.sites)).sigma)
 
     def as_dict(self) -> dict[str, object]:
         """For programs."""
@@ -126,10 +123,7 @@ def check_feasible(schema: Schema, plan: Plan, method: Method) -> None:
     Raises:
         UsageError: naming the widest column, or what else is too much.
     """
-    if not method.sums and plan.trust != "local":
-        raise UsageError(
-            f"method {method.name!r} needs every site's own answers; use trust 'local'"
-        )
+    check_trust(method, plan)
     setting = Setting.of(schema, plan)
     statistics: list[Statistic] = []
     for part in method.ahead_of(setting, ANY_ROWS):
