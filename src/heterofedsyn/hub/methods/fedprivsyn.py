@@ -7,6 +7,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
 from heterofedsyn.hub.methods.scores import Glimpse, root
@@ -124,16 +126,17 @@ def greedy(scores: dict[Clique, float], roots: dict[Clique, float]) -> list[Cliq
     >>> greedy({("a", "b"): 1.0, ("a", "c"): 0.1}, {("a", "b"): 0.2, ("a", "c"): 0.2})
     [('a', 'b')]
     """
-    chosen: list[Clique] = []
-    error = math.fsum(scores.values())
-    while len(chosen) < len(scores):
+    pairs = list(scores)
+    phi, root = np.array([*scores.values()]), np.array([roots[pair] for pair in pairs])
+    left = np.ones(len(pairs), dtype=bool)
+    chosen: list[int] = []
+    error = math.fsum(phi)
+    while left.any():
         share = math.sqrt(len(chosen) + 1)
-        left = [pair for pair in scores if pair not in chosen]
-        best = max(left, key=lambda pair: scores[pair] - share * roots[pair])
-        picked = [*chosen, best]
-        noise = share * math.fsum(roots[pair] for pair in picked)
-        missed = math.fsum(scores[pair] for pair in left if pair != best)
-        if noise + missed >= error:
+        best = int(np.argmax(np.where(left, phi - share * root, -np.inf)))
+        left[best] = False
+        new = share * math.fsum(root[[*chosen, best]]) + math.fsum(phi[left])
+        if new >= error:
             break
-        chosen, error = picked, noise + missed
-    return chosen
+        chosen, error = [*chosen, best], new
+    return [pairs[place] for place in chosen]

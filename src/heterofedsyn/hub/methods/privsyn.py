@@ -76,21 +76,20 @@ def greedy(scores: dict[Clique, float], domain: Domain, budget: Budget) -> list[
     chosen ones together (sum of weights)^(3/2) / sqrt(pi rho).
     """
     chosen: list[Clique] = []
+    left = {pair: weight(domain, pair) for pair in scores}
+    unit = math.sqrt(math.pi * budget.rho)
     weights, missed = 0.0, math.fsum(scores.values())
     error = missed
-    while len(chosen) < len(scores):
+    while left:
         trials = {
-            pair: (weights + weight(domain, pair)) ** 1.5 / math.sqrt(math.pi * budget.rho)
-            + missed
-            - scores[pair]
-            for pair in scores
-            if pair not in chosen
+            pair: (weights + own) ** 1.5 / unit + missed - scores[pair]
+            for pair, own in left.items()
         }
-        best = min(trials, key=lambda pair: trials[pair])
+        best = min(trials, key=trials.__getitem__)
         if trials[best] >= error:
             break
         error = trials[best]
         chosen.append(best)
-        weights += weight(domain, best)
+        weights += left.pop(best)
         missed -= scores[best]
     return chosen
