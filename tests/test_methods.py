@@ -7,9 +7,9 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -18,8 +18,10 @@ import pytest
 from heterofedsyn.errors import ProtocolError, UsageError
 from heterofedsyn.evaluation import total_variation
 from heterofedsyn.hub import METHODS, Release, Request, converse, drive, make_method
-from heterofedsyn.hub.methods.base import Method, settings_of
+from heterofedsyn.hub.methods.base import Method, Outcome, Setting, settings_of
 from heterofedsyn.hub.methods.fedprivsyn import greedy
+from heterofedsyn.hub.replies import Ask, Round
+from heterofedsyn.marginals import Total
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.protocol import Answer, Plan, decode, encode
@@ -287,3 +289,23 @@ def test_a_plan_for_another_schema_is_refused() -> None:
     plan = make_plan(categories(2, 2))
     with pytest.raises(UsageError, match="another schema"):
         next(converse(SCHEMA, plan, make_method("independent")))
+
+
+@dataclasses.dataclass(frozen=True)
+class Slip(Method):
+    """A method whose author made a mistake."""
+
+    name: ClassVar[str] = "slip"
+    to: str = ""
+
+    def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
+        yield Ask("one-way", ((Total(), setting.budget),), to=self.to or None)
+        return None  # type: ignore[return-value]
+
+
+def test_mistakes_of_a_method_are_named() -> None:
+    plan = make_plan(SCHEMA, NAMES, method="slip")
+    with pytest.raises(UsageError, match="'slip' ended without an outcome"):
+        run_study(SCHEMA, plan, Slip(), deal(TABLE, 3), noise_seed=1)
+    with pytest.raises(UsageError, match="'zz', which is no site of the study"):
+        run_study(SCHEMA, plan, Slip(to="zz"), deal(TABLE, 3), noise_seed=1)

@@ -426,3 +426,15 @@ threads = [threading.Thread(target=work) for _ in range(8)]
 def test_many_threads_may_read_the_first_message_at_once() -> None:
     for _ in range(4):
         subprocess.run([sys.executable, "-c", _FIRST_DECODING], check=True)
+
+
+def test_a_site_of_a_sum_answers_no_query_of_its_own() -> None:
+    """Its noise alone would cost more than is booked."""
+    plan = make_plan(SCHEMA, ("one", "two", "three"), trust="secure-aggregation", epsilon=0.1)
+    table = dependent_table(SCHEMA.domain, 50)
+    site = Site("one", table, plan, SimulatedNoise(1, "one"), trust=plan.trust_model)
+    query = Query(study=plan.fingerprint, number=0, label="peek", parts=(Part(Total(), 0.5),))
+    with pytest.raises(ProtocolError, match="only sums over sites may be seen"):
+        site.answer(encode(msgspec.structs.replace(query, to="one")))
+    assert site.ledger.charges == ()
+    assert site.answer(encode(query))

@@ -67,6 +67,10 @@ class Request:
         Raises:
             ProtocolError: if the method asks for more than any site answers.
         """
+        if query.to is not None and query.to not in plan.sites:
+            raise UsageError(
+                f"query {query.label!r} is for {query.to!r}, which is no site of the study"
+            )
         check_query(query, domain)
         asked = roll.asked(query)
         summed = SUM in asked
@@ -120,6 +124,8 @@ def converse(
         rounds.append(round_)
         roll = round_.roll or roll
         turn = _next(asking, round_)
+    if not isinstance(turn, Outcome):
+        raise UsageError(f"method {method.name!r} ended without an outcome; return one")
     return _release(schema, plan, turn, rounds, roll)
 
 

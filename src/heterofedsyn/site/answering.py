@@ -137,6 +137,11 @@ class Desk:
             raise ProtocolError(f"query {query.label!r} belongs to another study")
         if query.to not in (None, self.site):
             raise ProtocolError(f"query {query.label!r} is for another site")
+        # Its own noise alone would cost more than is booked.
+        if query.to is not None and self.trust.alone_factor > 1:
+            raise ProtocolError(
+                f"query {query.label!r} is for one site, where only sums over sites may be seen"
+            )
         check_query(query, self.domain, encoded)
 
     def _alone(self, terms: Terms) -> Budget:

@@ -20,11 +20,12 @@ from heterofedsyn._arrays import Exact, Floats, Integers, stream
 from heterofedsyn.audit import oracle
 from heterofedsyn.audit.cases import SITES
 from heterofedsyn.audit.effort import Effort
-from heterofedsyn.audit.findings import Check, require
-from heterofedsyn.audit.fixtures import noise_terms, plain_schema, plan_of, table_of
+from heterofedsyn.audit.findings import Broken, Check, require
+from heterofedsyn.audit.fixtures import noise_terms, plain_schema, plan_of, query_of, table_of
 from heterofedsyn.audit.patches import patched
 from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal
 from heterofedsyn.hub import METHODS, make_method
+from heterofedsyn.marginals import Total
 from heterofedsyn.privacy.budget import Budget, Conversion, together
 from heterofedsyn.privacy.noise import (
     NoiseSource,
@@ -264,6 +265,17 @@ def _methods(seed: int) -> str:
             refused.append(name)
         for sites in asked.values():
             require(len(sites) == len(SITES), f"{name} asks one site where only sums are seen")
+    summed = msgspec.structs.replace(plan, trust=SecureAggregation.name)
+    site = Site(
+        SITES[0], tables[0], summed, SimulatedNoise(seed, SITES[0]), trust=summed.trust_model
+    )
+    query = msgspec.structs.replace(query_of(summed, Total(), share=0.1), to=SITES[0])
+    try:
+        site.answer(encode(query))
+    except HeterofedsynError:
+        pass
+    else:
+        raise Broken("a site answers a query of its own where only sums over sites are seen")
     require(
         refused == [_ALONE],
         f"where only sums over sites are seen, {' and '.join(refused) or 'nothing'} is refused "

@@ -105,7 +105,7 @@ class DryRuns:
             most = min(most, ADAPTIVE)
         if not method.sums:
             most //= min(len(self.plan.sites), MOST_APART)
-        return max(FEWEST, most if self.thorough else most // 2)
+        return max(FEWEST, most) if self.thorough else max(1, most // 2)
 
     def run(self) -> list[Finding]:
         """One finding for every invented table."""

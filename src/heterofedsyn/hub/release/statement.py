@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import msgspec
 
@@ -51,15 +52,23 @@ class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True):
         return unit_column(self.unit)
 
 
-def account_of(site: str, rounds: Sequence[Round]) -> SiteAccount:
-    """What one site was charged, or may have been: a lost answer can have been paid for."""
-    charges = tuple(
+def accounts_of(sites: Sequence[str], rounds: Sequence[Round]) -> tuple[SiteAccount, ...]:
+    """What each site was charged, or may have been: a lost answer can have been paid for."""
+    charges = [
         SiteCharge(round_.query.label, price_of(round_.terms).rho, round_.terms)
         for round_ in rounds
-        if round_.asked & {site, SUM}
+    ]
+    asked = [round_.asked for round_ in rounds]
+
+    @cache  # most sites were asked the same
+    def spent(places: tuple[int, ...]) -> tuple[float, tuple[SiteCharge, ...]]:
+        own = tuple(charges[place] for place in places)
+        return price_of([terms for charge in own for terms in charge.parts]).rho, own
+
+    return tuple(
+        SiteAccount(site, *spent(tuple(i for i, some in enumerate(asked) if some & {site, SUM})))
+        for site in sites
     )
-    spent = price_of([terms for charge in charges for terms in charge.parts])
-    return SiteAccount(site, spent.rho, charges)
 
 
 def state(plan: Plan, rounds: Sequence[Round], *, simulated: bool) -> PrivacyStatement:
@@ -68,7 +77,7 @@ def state(plan: Plan, rounds: Sequence[Round], *, simulated: bool) -> PrivacySta
     Raises:
         PrivacyRefusal: if a site was charged more than the study's budget.
     """
-    sites = tuple(account_of(site, rounds) for site in plan.sites)
+    sites = accounts_of(plan.sites, rounds)
     budget = plan.budget
     most = max(site.rho for site in sites)
     if most > budget.rho:
