@@ -21,9 +21,9 @@ import heterofedsyn.marginals.sketch as sketch_module
 from heterofedsyn.cli.app import run
 from heterofedsyn.hub import make_method
 from heterofedsyn.hub.planning.preview import preview
+from heterofedsyn.privacy import noise
 from heterofedsyn.protocol import Query, Study
 from heterofedsyn.schema import Schema
-from heterofedsyn.site import selfcheck
 from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
@@ -574,8 +574,8 @@ def test_serve_refuses_what_would_not_work(ready: Steward) -> None:
 def test_serve_refuses_software_that_is_known_to_be_biased(
     ready: Steward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selfcheck, "version", lambda name: "0.14.1")
-    assert "OpenDP 0.14.1 draws biased noise" in ready.refused("serve", code=3)
+    monkeypatch.setattr(noise, "version", lambda name: "0.14.1")
+    assert "OpenDP 0.14.1 may draw biased noise" in ready.refused("serve", code=3)
     assert not ready.settings.socket.exists()
 
 
