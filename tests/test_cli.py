@@ -401,6 +401,7 @@ def test_an_empty_folder_a_new_parent_and_one_behind_a_link_are_places(desk: Des
     assert names(desk.folder / "behind") == {"release"}
 
 
+@pytest.mark.thorough
 def test_the_summary_is_also_json(desk: Desk) -> None:
     assert desk.simulate(*PLAIN, "--json", "--rows", "12") == 0
     summary = json.loads(desk.out)
@@ -410,6 +411,7 @@ def test_the_summary_is_also_json(desk: Desk) -> None:
     assert pyarrow.csv.read_csv("release/synthetic.csv").num_rows == 12
 
 
+@pytest.mark.thorough
 def test_a_seed_is_warned_about_and_noted(desk: Desk) -> None:
     assert desk.simulate(*PLAIN) == 0
     assert "warning: simulated noise, for research: anyone with the seed can undo" in desk.err

@@ -65,6 +65,7 @@ CALLERS = {
 }
 
 
+@pytest.mark.thorough
 def test_who_calls_integers_noisy_is_known() -> None:
     """A cast says nothing to the type checker: each one is a line to read."""
     callers = defaultdict(set)

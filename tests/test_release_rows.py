@@ -253,6 +253,7 @@ def test_no_row_is_read_of_a_file_with_other_types_than_are_drawn(
         released_table(loaded, folder)
 
 
+@pytest.mark.thorough
 def test_columns_of_every_kind_are_read_back(tmp_path: Path) -> None:
     every = (
         '[[columns]]\nname = "when"\ntype = "datetime"\nmin = 2024-01-01\nmax = 2024-12-31\n'

@@ -546,6 +546,7 @@ def small(desk: Desk) -> Desk:
     return desk
 
 
+@pytest.mark.thorough
 @pytest.mark.quick
 def test_simulate_ends_with_the_public_form_which_needs_no_rows(small: Desk) -> None:
     (small.folder / "d.csv").rename(small.folder / "kept.csv")

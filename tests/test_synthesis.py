@@ -208,6 +208,7 @@ def test_an_allocation_is_within_the_rounding_of_its_weights(
         assert (counts >= np.floor(np.array(weights) / sum(weights) * rows * (1 - 1e-9))).all()
 
 
+@pytest.mark.thorough
 @given(st.integers(0, 2**32), st.integers(1, 400), st.floats(0, 30))
 @settings(max_examples=40)
 def test_gum_lowers_the_error_of_its_targets(seed: int, rows: int, sigma: float) -> None:
