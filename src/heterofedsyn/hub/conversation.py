@@ -181,11 +181,11 @@ def drive(conversation: Conversation, carry: Carrier, rounds: Rounds | None = No
     turn: Request | Release = _next(conversation)
     while isinstance(turn, Request):
         query, step = turn.query, turn.step
-        kept = rounds.find(query, step) if rounds else None
-        if rounds and kept is None:
+        kept = None if rounds is None else rounds.find(query, step)
+        if rounds is not None and kept is None:
             rounds.begin(query, step)
         round_ = turn.check(carry(turn) if kept is None else kept)
-        if rounds and kept is None:
+        if rounds is not None and kept is None:
             rounds.keep(query, step, round_.replies)
         turn = _next(conversation, round_)
     return turn
