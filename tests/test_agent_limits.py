@@ -38,7 +38,7 @@ from heterofedsyn.protocol.limits import (
     check_query,
     most_answer_bytes,
 )
-from heterofedsyn.protocol.messages import study_of
+from heterofedsyn.protocol.codec import study_of
 from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.schema import Domain, Schema
 from heterofedsyn.simulate.hospitals import hospital_schema

@@ -21,7 +21,8 @@ from heterofedsyn.privacy.ledger import Ledger
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise, add_noise
 from heterofedsyn.privacy.terms import Noised, NoisyIntegers, Terms
 from heterofedsyn.privacy.trust import SecureAggregation
-from heterofedsyn.protocol.messages import Answer, Query, Released, decode, encode
+from heterofedsyn.protocol.codec import decode
+from heterofedsyn.protocol.messages import Answer, Query, Released, encode
 from heterofedsyn.protocol.refusal import Reason, Refused, words_of
 from heterofedsyn.protocol.terms import terms_of
 from heterofedsyn.schema import _parsing as parsing

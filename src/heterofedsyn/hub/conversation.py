@@ -8,7 +8,7 @@ does. A query may need several exchanges with each site, each a request with a s
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from heterofedsyn.errors import ProtocolError, UsageError
@@ -33,7 +33,7 @@ from heterofedsyn.hub.replies import (
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Plan, Query, Study
 from heterofedsyn.protocol.limits import check_query
-from heterofedsyn.protocol.terms import hears_sums, stated_terms
+from heterofedsyn.protocol.terms import guaranteed, hears_sums, of_the_sum, terms_of
 from heterofedsyn.schema import Domain, Schema
 
 Said = TypeVar("Said")
@@ -46,6 +46,7 @@ class Request:
 
     Attributes:
         roll: who takes part.
+        terms: on which each site releases.
         most_rows: that a site may have; one that tells of more has not answered.
         step: which of the exchanges about the query it is.
     """
@@ -73,9 +74,13 @@ class Request:
             )
         check_query(query, domain)
         asked = roll.asked(query)
-        summed = SUM in asked
-        terms = tuple(stated_terms(part, domain, plan, summed=summed) for part in query.parts)
+        terms = tuple(terms_of(part, domain, plan) for part in query.parts)
         return cls(query, asked, terms, plan, roll, most_rows)
+
+    @property
+    def stated(self) -> tuple[Terms, ...]:
+        """The same with the noise that protects a record for sure."""
+        return tuple(guaranteed(terms, self.plan.trust_model) for terms in self.terms)
 
     def check(self, replies: Sequence[Reply]) -> Round:
         """The round that comes of these replies; whoever carried them may keep it.
@@ -83,9 +88,10 @@ class Request:
         Raises:
             QuorumLost: if too few sites are left, or they have too few of all rows.
         """
-        return self.roll.take(
-            receive(self.query, self.terms, replies, self.asked, self.plan, self.most_rows)
-        )
+        many = len(self.plan.sites) if SUM in self.asked else 1
+        terms = [of_the_sum(each, many) for each in self.terms]
+        heard = receive(self.query, terms, replies, self.asked, self.plan, self.most_rows)
+        return self.roll.take(replace(heard, terms=self.stated))
 
 
 Conversation = Generator[Request, Round, Release]
@@ -138,7 +144,7 @@ def _round(request: Request) -> Generator[Request, Round, Round]:
     if not request.asked:
         return request.check(())
     round_ = yield request
-    if round_.roll is None or round_.terms != request.terms:
+    if round_.roll is None or round_.terms != request.stated:
         raise ProtocolError(f"the round of query {request.query.label!r} was never checked")
     return round_
 

@@ -9,8 +9,11 @@ from typing import ClassVar, Protocol
 from heterofedsyn.errors import PrivacyRefusal, UsageError, did_you_mean
 from heterofedsyn.privacy.budget import Budget, sigma_for
 
-SMALLEST_SHARE = 2.0
-"""Under secure aggregation a site's own sigma must reach this; MATH section 1."""
+SMALLEST_SHARE = 1.3
+"""Under secure aggregation a site's own sigma must reach this; the slack is known to hold there."""
+
+LEAST_SITES = 3
+"""Of a sum that hides anybody from the others in it."""
 
 _ROUNDING = 1e-9
 """More than the roundings of a slack, relative to it: its exponents are below 750."""
@@ -75,23 +78,63 @@ class Local:
 
 @dataclass(frozen=True)
 class SecureAggregation:
-    """Only the sum over sites is ever seen; `absent` sites may drop out or collude."""
+    """Only sums over at least `quorum` sites are ever seen, though `colluding` sites tell the hub.
+
+    Each site adds a share of the noise: that of the honest sites which every sum has, at least
+    `honest` of them, protects a record as declared. More noise costs nothing more.
+
+    Attributes:
+        colluding: sites that pool what they know, with the hub or without; its own is one of them.
+        quorum: sites that must be in a sum; all of them unless given.
+    """
 
     name: ClassVar[str] = "secure-aggregation"
     sites: int
-    absent: int = 0
+    colluding: int = 1
+    quorum: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.absent < self.sites:
-            raise UsageError(f"absent must be at least 0 and below {self.sites} sites")
+        if self.quorum == 0:
+            object.__setattr__(self, "quorum", self.sites)
+        if self.sites < LEAST_SITES:
+            raise UsageError(
+                f"secure aggregation needs at least {LEAST_SITES} sites, not {self.sites}: of a "
+                "sum over two each knows the other's part; use trust 'local'"
+            )
+        if not 1 <= self.colluding <= self.sites - 2:
+            raise UsageError(
+                f"colluding ({self.colluding}) must be in 1..{self.sites - 2}: of {self.sites} "
+                "sites at least two must be honest"
+            )
+        if not self.signatures <= self.quorum <= self.sites:
+            raise UsageError(
+                f"quorum ({self.quorum}) must be in {self.signatures}..{self.sites} where "
+                f"{self.colluding} of {self.sites} sites may collude: with fewer a hub could form "
+                "two sums whose difference tells of one site"
+            )
+
+    @property
+    def honest(self) -> int:
+        """Sites that add noise to every sum which nobody else knows."""
+        return self.quorum - self.colluding
+
+    @property
+    def signatures(self) -> int:
+        """Members that must sign the set of a sum: any two such groups share an honest site."""
+        return (self.sites + self.colluding) // 2 + 1
+
+    @property
+    def shares(self) -> int:
+        """Shares that open a self mask: one more than those who collude have."""
+        return self.colluding + 1
 
     @property
     def variance_factor(self) -> float:
-        return self.sites / self.alone_factor
+        return self.sites / self.honest
 
     @property
     def alone_factor(self) -> float:
-        return float(self.sites - self.absent)
+        return float(self.honest)
 
     def site_sigma(
         self, sensitivity: float, budget: Budget, integers: int, l1: float | None = None
@@ -113,9 +156,7 @@ class SecureAggregation:
         noise, D integers moved, and l2, l1 in units of sqrt(n) sigma, a sum costs
         min{l2^2 / 2 + tau D, (l2^2 + 2 l1 tau + tau^2 D) / 2, (l2 + sqrt(D) tau)^2 / 2}.
         """
-        n = self.sites - self.absent
-        if n == 1:
-            return 0.0
+        n = self.honest
         # Never 0, though the exponential of a large sigma is: the sum is not quite a Gaussian.
         tau = max(_TINY, 10 * math.fsum(_overlap(sigma, k) for k in range(1, n)))
         scale = math.sqrt(n) * sigma
@@ -142,13 +183,13 @@ def _overlap(sigma: float, k: int) -> float:
     return math.exp(-2 * math.pi**2 * sigma**2 * k / (k + 1))
 
 
-TRUST_MODELS: dict[str, type[Local] | type[SecureAggregation]] = {
-    model.name: model for model in (Local, SecureAggregation)
-}
+TRUST_MODELS = (Local.name, SecureAggregation.name)
 
 
-def trust_model(name: str, sites: int) -> Trust:
-    """The trust model of this name for a number of sites."""
-    if name not in TRUST_MODELS:
-        raise UsageError(f"there is no trust model {name!r}; {did_you_mean(name, TRUST_MODELS)}")
-    return TRUST_MODELS[name](sites)
+def trust_model(name: str, sites: int, *, colluding: int = 1, quorum: int = 0) -> Trust:
+    """The trust model of this name for a number of sites; the rest is for secure aggregation."""
+    if name == Local.name:
+        return Local(sites)
+    if name == SecureAggregation.name:
+        return SecureAggregation(sites, colluding, quorum)
+    raise UsageError(f"there is no trust model {name!r}; {did_you_mean(name, TRUST_MODELS)}")

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MOST_QUERY_BYTES = 2**24
 """The longest query: its parts take some thirty times its bytes of memory once they are read."""
 
+MOST_REQUEST_BYTES = MOST_QUERY_BYTES + 2**20
+"""The longest message to a site: a query, or what secure aggregation says with one of it."""
+
 MOST_PARTS = 100_000
 
 MOST_WORK = 2**26
@@ -49,6 +52,8 @@ def most_answer_bytes(integers: int, parts: int) -> int:
 
 
 MOST_ANSWER_BYTES = most_answer_bytes(MOST_INTEGERS, MOST_PARTS)
+MOST_REPLY_BYTES = MOST_ANSWER_BYTES + 2**20
+"""The longest message of a site: an answer, and what secure aggregation sends with it."""
 
 
 def check_query(query: Query, domain: Domain, encoded: bytes | None = None) -> None:

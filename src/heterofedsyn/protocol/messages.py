@@ -5,24 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
-from heterofedsyn.errors import ProtocolError
 from heterofedsyn.marginals.statistics import Statistic, kind_of
 from heterofedsyn.privacy.terms import Noised, NoisyIntegers, Terms, added
-from heterofedsyn.protocol.limits import (
-    MOST_ANSWER_BYTES,
-    MOST_PARTS,
-    MOST_QUERY_BYTES,
-    check_length,
-)
 
 MESSAGE_VERSION = 1
-
-Message = TypeVar("Message", "Query", "Answer")
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,12 +36,6 @@ class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="query"
     def fingerprint(self) -> str:
         """A hash of the whole query: the same question is the same query."""
         return query_fingerprint(encode(self))
-
-
-class _Named(msgspec.Struct, frozen=True, tag="query"):
-    """A query of which only the study is read."""
-
-    study: str
 
 
 class Released(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -113,18 +97,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="answe
     version: int = MESSAGE_VERSION
 
 
-# Made here, where no other thread is: msgspec 0.22 ends the process when two threads decode a type
-# for the first time.
-_DECODERS: dict[type, msgspec.msgpack.Decoder[Any]] = {
-    kind: msgspec.msgpack.Decoder(kind) for kind in (Query, Answer)
-}
-
-
-_NAME_DECODER = msgspec.msgpack.Decoder(_Named)
-_MOST_BYTES: dict[type, int] = {Query: MOST_QUERY_BYTES, Answer: MOST_ANSWER_BYTES}
-
-
-def encode(message: Query | Answer) -> bytes:
+def encode(message: msgspec.Struct) -> bytes:
     """A message as bytes."""
     return msgspec.msgpack.encode(message)
 
@@ -132,40 +105,3 @@ def encode(message: Query | Answer) -> bytes:
 def query_fingerprint(encoded: bytes) -> str:
     """The fingerprint of a query that `encode` gave these bytes for."""
     return hashlib.sha256(encoded).hexdigest()
-
-
-def study_of(data: bytes) -> str:
-    """The study that a query names, at a fraction of the cost of reading the query.
-
-    Raises:
-        ProtocolError: if the bytes are no query.
-    """
-    check_length(len(data))
-    try:
-        return _NAME_DECODER.decode(data).study
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        raise ProtocolError("this is no query of version 1") from None
-
-
-def decode(data: bytes, kind: type[Message]) -> Message:
-    """A message of the expected kind, strictly parsed.
-
-    Raises:
-        ProtocolError: if the bytes are anything else.
-    """
-    if len(data) > _MOST_BYTES[kind]:
-        raise ProtocolError(
-            f"a message of {len(data):,} bytes is over the limit of {_MOST_BYTES[kind]:,}"
-        )
-    try:
-        message: Message = _DECODERS[kind].decode(data)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        raise ProtocolError(f"this is no {kind.__name__.lower()} of version 1") from None
-    if message.version != MESSAGE_VERSION:
-        raise ProtocolError(
-            f"message version {message.version} is not {MESSAGE_VERSION}; "
-            "install the same version of heterofedsyn at hub and sites"
-        )
-    if len(message.parts) > MOST_PARTS:
-        raise ProtocolError(f"a message of {len(message.parts):,} parts is over the limit")
-    return message

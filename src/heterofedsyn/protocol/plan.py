@@ -9,8 +9,9 @@ from functools import cached_property
 import msgspec
 
 from heterofedsyn.errors import UsageError
+from heterofedsyn.masking.identity import raw_key
 from heterofedsyn.privacy.budget import Budget, Conversion
-from heterofedsyn.privacy.trust import Trust, trust_model
+from heterofedsyn.privacy.trust import SecureAggregation, Trust, trust_model
 
 PLAN_VERSION = 1
 MOST_ROWS_PER_UNIT = 10_000
@@ -21,6 +22,20 @@ _NAMED_ALIKE = "record (column)"
 """How a unit column is written down whose name is that word."""
 
 _SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class Aggregation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How answers are hidden in sums over sites.
+
+    Attributes:
+        colluding: how many sites may pool what they know, with the hub or without.
+        quorum: how many sites must be in every sum.
+        keys: the roster: every site's public key, in base64. A simulation has none.
+    """
+
+    colluding: int
+    quorum: int
+    keys: dict[str, str] = {}
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
@@ -40,6 +55,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     seed: int
     """Public randomness of the hub: sketches, ties, synthesis. No site draws noise from it."""
     version: int = PLAN_VERSION
+    aggregation: Aggregation | msgspec.UnsetType = msgspec.UNSET
+    """Under secure aggregation alone; one colluding site and all in every sum unless given."""
 
     def __post_init__(self) -> None:
         # 1 and 1.0 are one number, so they must have one fingerprint.
@@ -57,6 +74,16 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             raise UsageError("rows per unit needs a unit: name the column that identifies a person")
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"seed ({self.seed}) must be in 0..2^63 - 1")
+        if self.trust == SecureAggregation.name:
+            if self.aggregation is msgspec.UNSET:
+                usual = Aggregation(colluding=1, quorum=len(self.sites))
+                msgspec.structs.force_setattr(self, "aggregation", usual)
+            _check_roster(self.roster, self.sites)
+        elif self.aggregation is not msgspec.UNSET:
+            raise UsageError(
+                f"colluding sites and keys mean nothing under trust {self.trust!r}; leave them "
+                f"out, or use trust {SecureAggregation.name!r}"
+            )
         _ = self.budget, self.trust_model  # made once, and refuse what they refuse
 
     @cached_property
@@ -67,7 +94,17 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     @cached_property
     def trust_model(self) -> Trust:
         """Who may see a site's message."""
-        return trust_model(self.trust, len(self.sites))
+        if self.aggregation is msgspec.UNSET:
+            return trust_model(self.trust, len(self.sites))
+        hidden = self.aggregation
+        return trust_model(
+            self.trust, len(self.sites), colluding=hidden.colluding, quorum=hidden.quorum
+        )
+
+    @property
+    def roster(self) -> dict[str, str]:
+        """Every site's public key; empty where nobody signs."""
+        return {} if self.aggregation is msgspec.UNSET else self.aggregation.keys
 
     @cached_property
     def fingerprint(self) -> str:
@@ -83,6 +120,19 @@ def check_site_name(name: str) -> None:
         raise UsageError("no site may be named 'sum'; that is the sum over sites")
     if name == "server":
         raise UsageError("no site may be named 'server'; that is the hub in a federation")
+
+
+def _check_roster(keys: dict[str, str], sites: tuple[str, ...]) -> None:
+    """Refuse a roster that does not name every site once, with a key of its own."""
+    if len({name.lower() for name in sites}) != len(sites):
+        raise UsageError("names of sites must differ in more than capital letters")
+    if not keys:
+        return
+    if {*keys} != {*sites}:
+        odd = sorted({*keys} ^ {*sites})
+        raise UsageError(f"every site needs one public key, and nobody else: see {', '.join(odd)}")
+    if len({raw_key(key) for key in keys.values()}) != len(keys):
+        raise UsageError("two sites have the same public key; each must have its own")
 
 
 def unit_name(column: str | None) -> str:

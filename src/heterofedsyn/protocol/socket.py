@@ -12,7 +12,7 @@ import struct
 import time
 from pathlib import Path
 
-from heterofedsyn.protocol.limits import MOST_ANSWER_BYTES, MOST_QUERY_BYTES
+from heterofedsyn.protocol.limits import MOST_REPLY_BYTES, MOST_REQUEST_BYTES
 from heterofedsyn.protocol.refusal import Reason, Refused
 
 _LENGTH = struct.Struct(">Q")
@@ -39,7 +39,7 @@ def ask(path: Path, message: bytes, timeout: float) -> bytes:
                 pass  # refused before all of it was read; the reply says why
             status = receive(connection, 1, until)[0]
             length = _receive_length(connection, until)
-            if length > MOST_ANSWER_BYTES:
+            if length > MOST_REPLY_BYTES:
                 raise Refused(Reason.UNAVAILABLE, f"the agent at {path} sends too much")
             answer = receive(connection, length, until)
     except (OSError, ValueError) as error:
@@ -62,10 +62,10 @@ def request_length(connection: socket.socket, until: float) -> int:
         OSError: if it is not said in time.
     """
     length = _receive_length(connection, until)
-    if not 0 < length <= MOST_QUERY_BYTES:
+    if not 0 < length <= MOST_REQUEST_BYTES:
         raise Refused(
             Reason.MALFORMED,
-            f"a request of {length:,} bytes is not within 1..{MOST_QUERY_BYTES:,}",
+            f"a request of {length:,} bytes is not within 1..{MOST_REQUEST_BYTES:,}",
         )
     return length
 

@@ -12,6 +12,7 @@ import msgspec
 from heterofedsyn._files import file_written_whole, read_whole
 from heterofedsyn._toml import NotToml, from_toml, to_toml
 from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol.plan import Plan
 from heterofedsyn.schema import Schema, with_atoms
 
@@ -47,6 +48,12 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         if not 1 <= self.quorum <= len(self.plan.sites):
             raise UsageError(
                 f"quorum ({self.quorum}) must be in 1..{len(self.plan.sites)}, the sites"
+            )
+        trust = self.plan.trust_model
+        if isinstance(trust, SecureAggregation) and self.quorum != trust.quorum:
+            raise UsageError(
+                f"quorum ({self.quorum}) is not that of the plan ({trust.quorum}), on which the "
+                "noise of sums hangs; make the study anew"
             )
         if not 1 <= self.patience <= 86_400:
             raise UsageError(f"patience ({self.patience}) must be in 1..86400 seconds")

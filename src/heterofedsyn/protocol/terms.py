@@ -48,15 +48,18 @@ def terms_of(part: Part, domain: Domain, plan: Plan, trust: Trust | None = None)
     )
 
 
-def stated_terms(part: Part, domain: Domain, plan: Plan, *, summed: bool | None = None) -> Terms:
-    """On what terms a part reaches the hub: each site's own, or those of their sum.
+def stated_terms(part: Part, domain: Domain, plan: Plan) -> Terms:
+    """On what terms a part is said to be released: with the noise that protects for sure."""
+    return guaranteed(terms_of(part, domain, plan), plan.trust_model)
 
-    Args:
-        summed: whether the hub hears sums; as the plan's trust model says unless given.
+
+def guaranteed(terms: Terms, trust: Trust) -> Terms:
+    """The terms with the noise that protects a record for sure, where each site releases on these.
+
+    Under secure aggregation that is the noise of the honest sites that every sum has.
     """
-    terms = terms_of(part, domain, plan)
-    summed = hears_sums(plan) if summed is None else summed
-    return of_the_sum(terms, len(plan.sites)) if summed else terms
+    honest = trust.honest if isinstance(trust, SecureAggregation) else 1
+    return of_the_sum(terms, honest)
 
 
 def of_the_sum(terms: Terms, sites: int) -> Terms:

@@ -15,7 +15,8 @@ from heterofedsyn._words import Pace, short
 from heterofedsyn.errors import BudgetExceeded
 from heterofedsyn.marginals.counts import Counts
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise
-from heterofedsyn.protocol.messages import Query, decode, study_of
+from heterofedsyn.protocol.codec import decode, study_of
+from heterofedsyn.protocol.messages import Query
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.refusal import Reason, Refused, words_of
 from heterofedsyn.protocol.study import Study

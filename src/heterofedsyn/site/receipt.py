@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,16 +13,18 @@ from heterofedsyn._files import file_written_whole, read_whole
 from heterofedsyn._version import __version__
 from heterofedsyn._words import short
 from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.masking.identity import from_base64, is_signed, raw_key
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.terms import Terms
-from heterofedsyn.protocol.messages import Answer, Query, decode
+from heterofedsyn.protocol.codec import decode
+from heterofedsyn.protocol.messages import Answer, Query
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.site.consent import Consent
 from heterofedsyn.site.ledger.answers import Kept
 from heterofedsyn.site.ledger.entries import Account, Charged, hash_of
 from heterofedsyn.site.settings import SiteSettings
-from heterofedsyn.site.signing import is_signed, raw_key, sign
+from heterofedsyn.site.signing import Identity
 
 RECEIPT_VERSION = 1
 MOST_RECEIPT_BYTES = 2**28
@@ -157,7 +160,11 @@ class SignedReceipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise HeterofedsynError(
                 f"the receipt was signed with another key ({self.key}) than the one given"
             )
-        if not is_signed(canonical(self.receipt), self.key, self.signature):
+        try:
+            holds = is_signed(canonical(self.receipt), self.key, from_base64(self.signature))
+        except ValueError:  # no signature at all
+            holds = False
+        if not holds:
             raise HeterofedsynError(
                 "the signature does not hold: the receipt was changed, or signed with another key"
             )
@@ -205,7 +212,9 @@ def issue(
         issued=now.astimezone(UTC).strftime("%Y-%m-%d"),
         software=f"heterofedsyn {__version__}",
     )
-    return SignedReceipt(receipt, *sign(settings.key, canonical(receipt)))
+    own = Identity.load(settings.key)
+    signature = base64.b64encode(own.sign(canonical(receipt))).decode()
+    return SignedReceipt(receipt, own.public, signature)
 
 
 def canonical(receipt: Receipt) -> bytes:

@@ -1,0 +1,80 @@
+"""Public keys of sites, and whether the holder of one signed something; Ed25519, in base64."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Any
+
+from heterofedsyn.errors import UsageError
+
+
+def is_signed(data: bytes, key: str, signature: bytes) -> bool:
+    """Whether the holder of a public key signed these bytes.
+
+    Raises:
+        UsageError: if it is no public key.
+    """
+    raw = raw_key(key)
+    public = ed25519().Ed25519PublicKey
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        public.from_public_bytes(raw).verify(signature, data)
+    except (ValueError, InvalidSignature):
+        return False
+    return True
+
+
+def raw_key(key: str) -> bytes:
+    """The 32 bytes of a public key.
+
+    Raises:
+        UsageError: if it is none.
+    """
+    try:
+        raw = from_base64(key)
+    except ValueError:
+        raw = b""
+    if len(raw) != 32:
+        raise UsageError(f"{key[:60]!r} is no public key: 32 bytes in base64, or a file of them")
+    return raw
+
+
+def key_fingerprint(key: str) -> str:
+    """What people compare of a public key on the telephone: 128 bits of its hash.
+
+    Whoever looks for another key with the same needs 2^128 tries; two keys of one's own that agree
+    need 2^64, and gain nothing: the book holds the key itself.
+
+    Raises:
+        UsageError: if it is no public key.
+    """
+    return hashlib.sha256(raw_key(key)).hexdigest()[:32]
+
+
+def from_base64(text: str) -> bytes:
+    """The bytes of a text, if it is the one text for them: decoders pass over the last bits.
+
+    Raises:
+        ValueError: if it is another.
+    """
+    data = base64.b64decode(text, validate=True)
+    if base64.b64encode(data).decode() != text:
+        raise ValueError("bits are left over")
+    return data
+
+
+def ed25519() -> Any:
+    """The library's Ed25519.
+
+    Raises:
+        UsageError: if it is not installed.
+    """
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError:
+        raise UsageError(
+            "keys and signatures need the extra `site`: pip install 'heterofedsyn[site]'"
+        ) from None
+    return ed25519
