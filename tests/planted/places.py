@@ -41,8 +41,8 @@ from heterofedsyn.site.agent import _Shelf as Shelf
 from heterofedsyn.site.answering import Desk, Price, Site, Store
 from heterofedsyn.site.ledger import agreement, durable, repair
 from heterofedsyn.site.ledger.books import Books
-from heterofedsyn.site.ledger.books import _Index as Index
 from heterofedsyn.site.ledger.entries import Charged, Repaired
+from heterofedsyn.site.ledger.index import Index
 from heterofedsyn.site.server import Service
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.sources import _rowwise as rowwise
