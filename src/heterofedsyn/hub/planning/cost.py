@@ -123,7 +123,7 @@ def check_feasible(schema: Schema, plan: Plan, method: Method) -> None:
     Raises:
         UsageError: naming the widest column, or what else is too much.
     """
-    check_trust(method, plan)
+    check_trust(method, plan.trust)
     setting = Setting.of(schema, plan)
     statistics: list[Statistic] = []
     for part in method.ahead_of(setting, ANY_ROWS):
