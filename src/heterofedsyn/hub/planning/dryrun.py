@@ -22,6 +22,7 @@ from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.replies import SUM
 from heterofedsyn.privacy.terms import Noised, NoisyIntegers
 from heterofedsyn.protocol import Answer, Plan, Released
+from heterofedsyn.protocol.terms import of_the_sum
 from heterofedsyn.schema import Clique, Schema
 from heterofedsyn.synthesis.estimates import Estimates
 from heterofedsyn.synthesis.grid import grouped
@@ -150,7 +151,8 @@ def run_dry(
 def _answer(request: Request, site: str, counts: Invented, rng: np.random.Generator) -> Answer:
     """What a site says, or all of them together, with the noise that was agreed on."""
     query, parts = request.query, []
-    for part, terms in zip(request.query.parts, request.terms, strict=True):
+    for part, own in zip(request.query.parts, request.terms, strict=True):
+        terms = of_the_sum(own, len(request.plan.sites)) if site == SUM else own
         noise = np.rint(terms.sigma * rng.standard_normal(terms.integers)).astype(np.int64)
         noisy = NoisyIntegers(part.statistic.exact(counts).values + noise)
         parts.append(Released.of(Noised(noisy, terms)))
