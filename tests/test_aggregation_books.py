@@ -331,7 +331,7 @@ def test_a_locked_site_says_books_and_opens_nothing_until_it_is_repaired(place: 
             lambda: books.settle("record"),
             lambda: books.keep("one", b"another"),
             lambda: books.keep_secret(STUDY, "key", b"private"),
-            *(lambda say=say: say(books, "x") for say in SAYINGS),  # type: ignore[misc]
+            *(lambda say=say: say(books, "x") for say in SAYINGS),
         ]
         for ask in asks:
             with pytest.raises(LedgerDisputed, match=r"its own signature over .* --restored"):
