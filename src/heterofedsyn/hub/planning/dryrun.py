@@ -144,9 +144,16 @@ def run_dry(
 
     def answer(request: Request) -> list[Answer]:
         requests.append(request)
-        return [_answer(request, site, counts[site], rng) for site in request.asked]
+        return answers_to(request, counts, rng)
 
     return drive(converse(schema, plan, method, summed=True), answer), tuple(requests)
+
+
+def answers_to(
+    request: Request, counts: Mapping[str, Invented], rng: np.random.Generator
+) -> list[Answer]:
+    """What everyone who is asked says, or all sites together."""
+    return [_answer(request, site, counts[site], rng) for site in request.asked]
 
 
 def _answer(request: Request, site: str, counts: Invented, rng: np.random.Generator) -> Answer:
