@@ -37,7 +37,7 @@ from heterofedsyn.simulate.synthesizer import FederatedSynthesizer
 from heterofedsyn.site import _spark_tasks as spark_tasks
 from heterofedsyn.site import consent, receipt, selfcheck, server, spark_counting
 from heterofedsyn.site.agent import Agent
-from heterofedsyn.site.agent import _Shelf as Shelf
+from heterofedsyn.site.shelf import Shelf
 from heterofedsyn.site.answering import Desk, Price, Site, Store
 from heterofedsyn.site.ledger import agreement, durable, repair
 from heterofedsyn.site.ledger.books import Books

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from heterofedsyn.hub.methods.base import Method
 from heterofedsyn.hub.planning.columns import ColumnForecast
 from heterofedsyn.hub.planning.modes import Threshold
-from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.privacy.trust import LEAST_SITES, SecureAggregation
 from heterofedsyn.protocol import Plan
 from heterofedsyn.schema import CategoricalColumn, Schema
 
@@ -48,37 +46,11 @@ def advice(
     if len(wide) > MOST_COLUMNS:
         many = len(wide) - MOST_COLUMNS
         yield f"{many} more columns are too wide for this budget; see the columns above"
-    yield from _on_trust(plan, method, outlook)
     if outlook.one_way is not None and outlook.one_way > 0.25:
         yield (
             f"a 1-way is expected to miss {outlook.one_way:.0%} of the rows' values: the table "
             "would show little more than the schema; raise epsilon, find more rows or take "
             "fewer bins"
-        )
-
-
-def _on_trust(plan: Plan, method: Method, outlook: Outlook) -> Iterable[str]:
-    sites, own = len(plan.sites), plan.trust_model
-    hears_all = sites < LEAST_SITES or method.pools or not method.sums
-    if hears_all:
-        return
-    hidden = own if isinstance(own, SecureAggregation) else SecureAggregation(sites)
-    alone = Budget(outlook.rho).times(hidden.alone_factor).epsilon(plan.delta, plan.conversion)
-    if own is not hidden:
-        yield (
-            f"secure aggregation would divide the noise by {math.sqrt(hidden.alone_factor):.2g} "
-            f"({hidden.colluding} of {sites} sites may collude): worth as much as epsilon "
-            f"{alone:.3g} with trust local, which is what stays promised if more collude"
-        )
-        return
-    yield (
-        f"if more than {hidden.colluding} of {sites} sites collude, epsilon {alone:.3g} is what "
-        "stays promised; every steward must have allowed as much"
-    )
-    if hidden.quorum < sites:
-        yield (
-            f"sums over {hidden.quorum} of {sites} sites can be compared with sums over others, "
-            f"which shows a site's noisy counts; quorum {sites} would hide them"
         )
 
 

@@ -15,11 +15,12 @@ import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
-from heterofedsyn.hub.conversation import Request, converse, drive
+from heterofedsyn.hub.conversation import converse, drive
 from heterofedsyn.hub.methods.base import Later, Method, Model, Setting
 from heterofedsyn.hub.planning.population import TURNS, Invented, Likeness, Population, invent
 from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.replies import SUM
+from heterofedsyn.hub.requests import Request
 from heterofedsyn.privacy.terms import Noised, NoisyIntegers
 from heterofedsyn.protocol import Answer, Plan, Released
 from heterofedsyn.protocol.terms import of_the_sum
@@ -143,9 +144,16 @@ def run_dry(
 
     def answer(request: Request) -> list[Answer]:
         requests.append(request)
-        return [_answer(request, site, counts[site], rng) for site in request.asked]
+        return answers_to(request, counts, rng)
 
     return drive(converse(schema, plan, method, summed=True), answer), tuple(requests)
+
+
+def answers_to(
+    request: Request, counts: Mapping[str, Invented], rng: np.random.Generator
+) -> list[Answer]:
+    """What everyone who is asked says, or all sites together."""
+    return [_answer(request, site, counts[site], rng) for site in request.asked]
 
 
 def _answer(request: Request, site: str, counts: Invented, rng: np.random.Generator) -> Answer:

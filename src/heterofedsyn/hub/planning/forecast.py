@@ -21,7 +21,7 @@ from heterofedsyn.hub.planning.cost import Effort, Planned, Size, check_feasible
 from heterofedsyn.hub.planning.dryrun import DryRuns, Finding
 from heterofedsyn.hub.planning.lengths import Weight
 from heterofedsyn.hub.planning.modes import MOST_PLANNED, Threshold, chances, thresholds
-from heterofedsyn.hub.planning.trusts import TrustOutlook, compare
+from heterofedsyn.hub.planning.trusts import REFUSED, TrustOutlook, compare, trust_advice
 from heterofedsyn.hub.replies import Ask
 from heterofedsyn.marginals.statistics import Grouped, Statistic
 from heterofedsyn.privacy.budget import Budget
@@ -161,6 +161,7 @@ def forecast(
         draft.setting.schema, rows, [part for stage in stages for part in stage.parts], findings
     )
     trust = plan.trust_model
+    trusts = compare(plan, method, lambda other: draft.beside(other, findings))
     told = thresholds(method, draft.setting, rows, plan.delta, plan.conversion)
     return Forecast(
         method=method.name,
@@ -181,11 +182,12 @@ def forecast(
             outlook if epsilon == plan.epsilon else draft.elsewhere(draft.at(epsilon))
             for epsilon in sorted({*epsilons, plan.epsilon})
         ),
-        trusts=compare(plan, method, lambda other: draft.beside(other, findings)),
+        trusts=trusts,
         thresholds=told,
         advice=(
             *([SEEDED] if draft.seed_decides() else []),
             *advice(schema, plan, method, rows, outlook, columns, told, draft.total_sigma(stages)),
+            *trust_advice(len(plan.sites), trust, trusts),
         ),
     )
 
@@ -229,7 +231,7 @@ class _Draft:
             return other.outlook(other.findings(thorough=False))
         except PrivacyRefusal:
             rho = plan.budget.rho
-            return Outlook(plan.epsilon, rho, "refused", {}, None, 0, 0.0, None, None, None, 0)
+            return Outlook(plan.epsilon, rho, REFUSED, {}, None, 0, 0.0, None, None, None, 0)
 
     def seed_decides(self) -> bool:
         """Whether another seed of the study would lead to other questions."""

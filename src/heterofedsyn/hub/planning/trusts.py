@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from heterofedsyn.hub.methods.base import Method
-from heterofedsyn.privacy.trust import LEAST_SITES, Local, SecureAggregation
+from heterofedsyn.privacy.trust import LEAST_SITES, Local, SecureAggregation, Trust
 from heterofedsyn.protocol import Plan
 from heterofedsyn.protocol.plan import Aggregation
 
 if TYPE_CHECKING:
     from heterofedsyn.hub.planning.forecast import Outlook
+
+REFUSED = "refused"
+"""In place of a mode where the noise of each site would be too little."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,32 @@ def compare(
         look: at what to expect of a plan.
     """
     return tuple(_outlook(other, look(other)) for other in _alternatives(plan, method))
+
+
+def trust_advice(sites: int, own: Trust, compared: Sequence[TrustOutlook]) -> Iterable[str]:
+    """What to know about the trust model that was chosen, or about the one that was not."""
+    local, *hidden = compared
+    if isinstance(own, SecureAggregation):
+        (chosen,) = (h for h in hidden if (h.colluding, h.quorum) == (own.colluding, own.quorum))
+        yield (
+            f"if more than {own.colluding} of {sites} sites collude, epsilon "
+            f"{chosen.epsilon_alone:.3g} is what stays promised; every steward must have allowed "
+            "as much"
+        )
+        if own.quorum < sites:
+            yield (
+                f"sums over {own.quorum} of {sites} sites can be compared with sums over others, "
+                f"which shows a site's noisy counts; quorum {sites} would hide them"
+            )
+        return
+    usual = next((h for h in hidden if h.outlook.mode != REFUSED), None)
+    if usual is not None:
+        yield (
+            f"secure aggregation would divide the noise by {local.noise / usual.noise:.2g} (sums "
+            f"over {usual.quorum} sites, {usual.colluding} may collude): worth as much as epsilon "
+            f"{usual.epsilon_alone:.3g} with trust local, which is what stays promised if more "
+            "collude"
+        )
 
 
 def _alternatives(plan: Plan, method: Method) -> list[Plan]:
