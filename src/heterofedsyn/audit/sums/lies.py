@@ -98,22 +98,24 @@ class Hub:
             for chosen in self._sets
         }
         self._opens_asked: dict[object, list[tuple[str, Members, bytes]]] = {}
+        self._open_all(begun, {})  # before anybody agreed
 
     def lie(self, cast: Cast, first: Mapping[str, frozenset[str]]) -> None:
         """Everything that can be asked for, beginning with these sets for the second query."""
         one, two = self.queries
         ballots: dict[tuple[str, Members], dict[str, Vote]] = {}
-        self._open_all(cast, ballots)  # before anybody agreed
         for name in self._honest:
             self._vote(cast, ballots, name, one, self.everyone)
             self._vote(cast, ballots, name, two, first[name])
-        for _ in range(2):
+        before: dict[str, int] = {}
+        while before != cast.states:  # what was opened may change what is refused
+            before = dict(cast.states)
             for name in self._honest:
                 for query, chosen in product(self.queries, self._sets):
                     self._vote(cast, ballots, name, query, chosen)
             self._open_all(cast, ballots)
-        for name, asked in product(self._honest, self._masks):
-            cast.ask(name, asked)
+            for name, asked in product(self._honest, self._masks):
+                cast.ask(name, asked)
 
     def _vote(
         self,

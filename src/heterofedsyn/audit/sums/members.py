@@ -129,7 +129,7 @@ class Honest:
 
     def memory(self, state: int) -> Remembered:
         """What the site remembers at a state, to be used up."""
-        return copy.deepcopy(self._states[state])
+        return _copy(self._states[state])
 
     def member(self, memory: Remembered) -> Member:
         """The site, started anew."""
@@ -150,19 +150,21 @@ class Honest:
             try:
                 said = decode(self.member(memory).answer(asked), _REPLIES[type(asked)])
             except HeterofedsynError:
-                require(
-                    self._number(memory) == state or bool(memory.locked),
-                    "a request that was refused changed what a site remembers",
-                )
+                pass
+        after = self._number(memory)
+        require(
+            said is not None or after == state or bool(memory.locked),
+            "a request that was refused changed what a site remembers",
+        )
         if isinstance(said, Masked) and passages:
             equations = tuple(_equations(said, passages, drawn))
-        return Outcome(said, self._number(memory), equations)
+        return Outcome(said, after, equations)
 
     def _number(self, memory: Remembered) -> int:
         seen = repr(vars(memory))
         if seen not in self._numbers:
             self._numbers[seen] = len(self._states)
-            self._states.append(copy.deepcopy(memory))
+            self._states.append(_copy(memory))
         return self._numbers[seen]
 
 
@@ -252,6 +254,14 @@ def hidden_plan(trust: SecureAggregation, keys: dict[str, str], seed: int) -> Pl
     """A plan under which sites with these keys hide their answers in sums."""
     hidden = Aggregation(trust.colluding, trust.quorum, keys)
     return plan_of(SCHEMA, seed, *keys, epsilon=1.0, trust=trust.name, aggregation=hidden)
+
+
+def _copy(memory: Remembered) -> Remembered:
+    """Another that remembers the same; all that is in its collections is frozen."""
+    other = copy.copy(memory)
+    for name, value in vars(memory).items():
+        setattr(other, name, copy.copy(value))
+    return other
 
 
 def _desk(name: str, plan: Plan, seed: int) -> Desk:
