@@ -89,7 +89,7 @@ class Round:
         terms: how every part must have been released.
         factor: what makes sums over fewer sites comparable with those over all; see `Roll`.
         roll: who takes part after it.
-        said: what sites said on the way to a sum.
+        said: what came of asking each site for the last step on the way to a sum.
         members: the sites whose sum answers; none where each answers for itself.
     """
 
@@ -99,7 +99,7 @@ class Round:
     terms: tuple[Terms, ...] = ()
     factor: float = 1.0
     roll: Roll | None = None
-    said: tuple[Step, ...] = ()
+    said: tuple[Step | Absence, ...] = ()
     members: tuple[str, ...] = ()
 
     @property

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 
 from heterofedsyn.errors import ProtocolError, QuorumLost
-from heterofedsyn.hub.replies import SUM, Absence, Heard, Reply, Round, single
+from heterofedsyn.hub.replies import SUM, Absence, Reply, Round, single
 from heterofedsyn.hub.requests import Request
 from heterofedsyn.hub.sums import (
     HiddenSum,
@@ -36,6 +36,8 @@ from heterofedsyn.protocol.aggregation import (
     Vote,
 )
 from heterofedsyn.protocol.codec import Said
+
+Kind = TypeVar("Kind", OfferedKey, Masked, Vote, Opened)
 
 KEYS = "keys"
 MASKED = "masked"
@@ -72,11 +74,11 @@ class _Step(Request):
     def _sorted(
         self,
         replies: Sequence[Reply],
-        kind: type[Heard],
-        fault: Callable[[Heard], str | None],
-    ) -> tuple[tuple[Heard, ...], tuple[Absence, ...]]:
+        kind: type[Kind],
+        fault: Callable[[Kind], str | None],
+    ) -> tuple[tuple[Kind, ...], tuple[Absence, ...]]:
         """The replies that count, and who has none."""
-        said: list[Heard] = []
+        said: list[Kind] = []
         absent: list[Absence] = []
         for site in sorted(self.asked, key=str.encode):
             reply = single(site, replies, kind)
@@ -211,7 +213,7 @@ class AskingOpened(_OfASum):
             )
         answer = answer_of(hidden, hidden.total(opened, seeds), self.terms)
         round_ = self.take([answer], (SUM,), hidden.sites)
-        return replace(round_, absent=self.missed, said=opened)
+        return replace(round_, absent=self.missed, said=(*opened, *absent))
 
 
 def offered_keys(request: Request) -> Generator[Request, Round, tuple[OfferedKey, ...]]:
@@ -242,12 +244,12 @@ def hidden_round(
     return round_
 
 
-def _said(round_: Round, kind: type[Heard]) -> tuple[Heard, ...]:
+def _said(round_: Round, kind: type[Kind]) -> tuple[Kind, ...]:
     """What a checked step came to.
 
     Raises:
         ProtocolError: if it was not checked against its request.
     """
-    if round_.roll is None or not all(isinstance(said, kind) for said in round_.said):
+    if round_.roll is None or not round_.said:
         raise ProtocolError(f"a step of query {round_.query.label!r} was never checked")
     return tuple(said for said in round_.said if isinstance(said, kind))
