@@ -632,6 +632,7 @@ def test_a_locked_site_serves_again_after_a_repair_with_a_new_key(hidden: Stewar
     lock(settings.folder, "its own signature under a set that it does not know")
     for words in (["serve"], ["approve", "study.toml", "--yes"]):
         assert "locked itself: its own signature" in hidden.refused(*words, code=3)
+    assert "remark: this site locked itself" in hidden("ledger").err
     assert "pass --restored" in hidden.refused("ledger", "repair")
     said = hidden("ledger", "repair", "--restored").out
     new = key_of(settings)

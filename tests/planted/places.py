@@ -35,9 +35,8 @@ from heterofedsyn.simulate.run import run_study
 from heterofedsyn.simulate.split import split
 from heterofedsyn.simulate.synthesizer import FederatedSynthesizer
 from heterofedsyn.site import _spark_tasks as spark_tasks
-from heterofedsyn.site import consent, receipt, selfcheck, server, spark_counting
+from heterofedsyn.site import consent, receipt, roster, selfcheck, server, spark_counting
 from heterofedsyn.site.agent import Agent
-from heterofedsyn.site.shelf import Shelf
 from heterofedsyn.site.answering import Desk, Price, Site, Store
 from heterofedsyn.site.ledger import agreement, durable, repair
 from heterofedsyn.site.ledger.books import Books
@@ -45,6 +44,7 @@ from heterofedsyn.site.ledger.entries import Charged, Repaired
 from heterofedsyn.site.ledger.index import Index
 from heterofedsyn.site.server import Service
 from heterofedsyn.site.settings import SiteSettings
+from heterofedsyn.site.shelf import Shelf
 from heterofedsyn.sources import _rowwise as rowwise
 from heterofedsyn.sources import apart, csv_file, memory
 from heterofedsyn.sources._cells import texts
