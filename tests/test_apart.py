@@ -338,8 +338,10 @@ def test_the_command_refuses_people_at_two_sites_in_one_line(desk: Desk) -> None
     for name, table in zip(("a.csv", "b.csv"), both(3), strict=True):
         pyarrow.csv.write_csv(table, name)
     places = ("--site", "a.csv", "--site", "b.csv", "--method", "independent")
-    for trust in ("local", "secure-aggregation"):
-        desk.simulate(*places, "--unit", "person", "--trust", trust, epsilon="0.5")
+    desk.write("c.csv", (desk.folder / "a.csv").read_text().partition("\n")[0] + "\n")
+    more = {"local": (), "secure-aggregation": ("--site", "c.csv")}
+    for trust, others in more.items():
+        desk.simulate(*places, *others, "--unit", "person", "--trust", trust, epsilon="0.5")
         desk.refused(3, "3 people have rows at more than one site", "--data")
         assert not (desk.folder / "release").exists()
     assert desk.simulate(*places) == 0

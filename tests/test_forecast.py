@@ -16,18 +16,20 @@ import pytest
 from heterofedsyn.bench.benchmark_tables import real_table
 from heterofedsyn.errors import UsageError
 from heterofedsyn.evaluation import total_variation
-from heterofedsyn.hub import make_method
+from heterofedsyn.hub import Request, converse, drive, make_method
 from heterofedsyn.hub.methods import METHODS, stages
 from heterofedsyn.hub.methods.base import Method
 from heterofedsyn.hub.methods.wavetree import WaveTree
 from heterofedsyn.hub.planning.columns import value_noise
 from heterofedsyn.hub.planning.cost import check_feasible
-from heterofedsyn.hub.planning.dryrun import DryRuns, run_dry
+from heterofedsyn.hub.planning.dryrun import DryRuns, answers_to, run_dry
 from heterofedsyn.hub.planning.forecast import SPAN, Forecast, Stage, forecast
 from heterofedsyn.hub.planning.population import Invented, invent
+from heterofedsyn.hub.replies import SUM
 from heterofedsyn.marginals.statistics import Flat, Grouped, Total, haar_levels
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.protocol import Plan, limits
+from heterofedsyn.protocol import Answer, Plan, limits
+from heterofedsyn.protocol.plan import Aggregation
 from heterofedsyn.schema import (
     BooleanColumn,
     CategoricalColumn,
@@ -41,7 +43,7 @@ from heterofedsyn.simulate import FederatedSynthesizer
 from heterofedsyn.simulate.run import RoundReport, site_names
 from heterofedsyn.simulate.synthesizer import name_sites
 from invented import Desk, names
-from support import categories, deal, dependent_table
+from support import categories, deal, dependent_table, make_plan
 
 pytestmark = pytest.mark.thorough
 
@@ -133,13 +135,13 @@ def test_noise_and_bytes_are_those_of_the_study(
             assert sent[charge.label] == stage.bytes
             for part, planned in zip(charge.parts, stage.parts, strict=True):
                 assert part == msgspec.structs.replace(planned.terms, sigma=part.sigma)
-                stated = planned.terms.sigma if trust == "local" else planned.sum_sigma
+                stated = planned.stated_sigma
                 assert math.isclose(part.sigma, stated, rel_tol=1e-12)
         else:
             check_most(stage, [part.integers for part in charge.parts], sent[charge.label])
             for part in charge.parts:
                 (planned,) = stage.parts
-                stated = planned.terms.sigma if trust == "local" else planned.sum_sigma
+                stated = planned.stated_sigma
                 assert part.sigma <= stated * (1 + 1e-9)
                 same = len(charge.parts) == stage.releases
                 assert not same or math.isclose(part.sigma, stated, rel_tol=1e-9)
@@ -155,8 +157,10 @@ def check_most(stage: Stage, integers: list[int], sent: int) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_a_study_of_any_method_asks_what_its_plan_says(name: str, trust: str) -> None:
     method = make_method(name)
-    if trust != "local" and not method.sums:
-        with pytest.raises(UsageError, match="every site's own answers"):
+    if trust != "local" and (method.pools or not method.sums):
+        with pytest.raises(UsageError, match=r"every site's own answers|pools all rows"):
+            FederatedSynthesizer(CLINIC, epsilon=1.0, delta=1e-9, method=name, trust=trust)
+        with pytest.raises(UsageError, match=r"every site's own answers|at least 3 sites"):
             look(method=method, trust=trust)
         return
     planned = look(rows=4_000, method=method, trust=trust)
@@ -181,18 +185,24 @@ def test_a_study_of_any_method_asks_what_its_plan_says(name: str, trust: str) ->
             for part, told in zip(parts, stage.parts, strict=True):
                 assert (part.kind, part.attributes) == (told.terms.kind, told.terms.attributes)
                 assert (part.integers, part.rho) == (told.terms.integers, told.terms.rho)
-                sigma = told.terms.sigma if trust == "local" else told.sum_sigma
-                assert math.isclose(part.sigma, sigma, rel_tol=1e-12)
+                assert math.isclose(part.sigma, told.stated_sigma, rel_tol=1e-12)
 
 
+@pytest.mark.parametrize("hidden", [None, (1, 4), (1, 3), (2, 4)])
 @pytest.mark.parametrize("name", METHODS)
-def test_dry_runs_ask_what_is_planned_with_the_noise_of_all_sites(name: str) -> None:
+def test_dry_runs_ask_what_is_planned_on_the_terms_of_each_site(
+    name: str, hidden: tuple[int, int] | None
+) -> None:
     method = make_method(name)
-    sites = ("pooled",) if method.pools else ("site-1", "site-2", "site-3")
+    sites = ("pooled",) if method.pools else ("site-1", "site-2", "site-3", "site-4")
+    if hidden is not None and (method.pools or not method.sums):
+        return
     encoding = method.encoding(CLINIC)
-    plan = Plan(
-        schema=encoding.fingerprint, epsilon=1.0, delta=1e-9, sites=sites, method=name, seed=0
-    )
+    terms: dict[str, Any] = {"epsilon": 0.5, "delta": 1e-9, "method": name, "seed": 0}
+    if hidden is not None:
+        terms |= {"trust": "secure-aggregation", "aggregation": Aggregation(*hidden)}
+    plan = Plan(schema=encoding.fingerprint, sites=sites, **terms)
+    shares = 1 if hidden is None else hidden[1] - hidden[0]
     for finding in DryRuns(CLINIC, plan, method, 3_000, seed=0, thorough=False).run():
         assert {*finding.errors} == {*CLINIC.domain.names}
         assert math.fsum(
@@ -202,10 +212,39 @@ def test_dry_runs_ask_what_is_planned_with_the_noise_of_all_sites(name: str) -> 
             for terms in request.terms
         ) <= plan.budget.rho * (1 + 1e-9)
         for request in finding.requests:
-            asked = 1 if request.query.to is not None else len(sites)
             for terms in request.terms:
                 alone = terms.sensitivity / math.sqrt(2 * terms.rho)
-                assert math.isclose(terms.sigma**2, asked * alone**2, rel_tol=1e-6)
+                assert math.isclose(shares * terms.sigma**2, alone**2, rel_tol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("terms", "factor"),
+    [
+        ({}, 5.0),
+        ({"trust": "secure-aggregation"}, 5 / 4),
+        ({"trust": "secure-aggregation", "aggregation": Aggregation(2, 4)}, 5 / 2),
+    ],
+)
+def test_dry_runs_answer_with_the_noise_of_all_sites(terms: dict[str, Any], factor: float) -> None:
+    schema = categories(4_000, 3)
+    plan = make_plan(schema, tuple("abcde"), epsilon=0.2, method="independent", **terms)
+    (likeness,) = invent(schema, 1, seed=1)
+    counts = Invented(likeness.draw(100_000, np.random.default_rng(0)), np.random.default_rng(1))
+    seen = []
+
+    def answer(request: Request) -> list[Answer]:
+        (told,) = answers_to(request, {SUM: counts}, np.random.default_rng(2))
+        for part, asked, own in zip(told.parts, request.query.parts, request.terms, strict=True):
+            noise = part.values - asked.statistic.exact(counts).values
+            expected = math.sqrt(factor) * own.sensitivity / math.sqrt(2 * own.rho)
+            assert math.isclose(part.sigma, expected, rel_tol=1e-6)
+            spread = expected / math.sqrt(2 * noise.size)
+            assert noise.size < 100 or abs(noise.std() - expected) < 4 * spread
+            seen.append(noise.size)
+        return [told]
+
+    drive(converse(schema, plan, make_method("independent"), summed=True), answer)
+    assert max(seen) == 4_000
 
 
 @pytest.mark.quick
@@ -404,9 +443,73 @@ def test_secure_aggregation_is_never_worse(epsilon: float) -> None:
     assert summed[0] < local[0]
 
 
-def test_one_site_needs_no_aggregation() -> None:
-    local, summed = (look(sites=1, trust=trust) for trust in ("local", "secure-aggregation"))
-    assert np.allclose(errors(local), errors(summed), rtol=1e-6)
+@pytest.mark.parametrize("sites", [1, 2])
+def test_one_or_two_sites_have_no_sum_to_hide_in(sites: int) -> None:
+    with pytest.raises(UsageError, match="at least 3 sites"):
+        look(sites=sites, trust="secure-aggregation")
+    found = look(sites=sites)
+    assert [told.trust for told in found.trusts] == ["local"]
+    assert not any("secure aggregation" in line for line in found.advice)
+
+
+@pytest.mark.parametrize(
+    ("sites", "ways"),
+    [
+        (3, [(1, 3)]),
+        (5, [(1, 5), (1, 4), (2, 5), (2, 4)]),
+        (10, [(1, 10), (1, 6), (2, 10), (2, 7), (5, 10), (5, 8)]),
+    ],
+)
+def test_trust_models_are_compared_with_what_each_promises(
+    sites: int, ways: list[tuple[int, int]]
+) -> None:
+    found = look(sites=sites, epsilon=0.2)
+    local, *hidden = found.trusts
+    assert (local.trust, local.colluding, local.quorum) == ("local", None, None)
+    assert local.noise == math.sqrt(sites)
+    assert (local.rho_alone, local.epsilon_alone) == (found.rho, pytest.approx(0.2))
+    assert [(told.colluding, told.quorum) for told in hidden] == ways
+    for told, (colluding, quorum) in zip(hidden, ways, strict=True):
+        assert told.trust == "secure-aggregation"
+        assert told.noise == pytest.approx(math.sqrt(sites / (quorum - colluding)))
+        assert told.rho_alone == pytest.approx((quorum - colluding) * found.rho)
+        alone = Budget.of(epsilon=told.epsilon_alone, delta=found.delta)
+        assert alone.rho == pytest.approx(told.rho_alone, rel=1e-6)
+        own = look(
+            sites=sites,
+            epsilon=0.2,
+            trust="secure-aggregation",
+            aggregation=Aggregation(colluding, quorum),
+        )
+        assert (own.colluding, own.quorum) == (colluding, quorum)
+        # Whichever is planned, they are compared by the same runs.
+        assert own.trusts == found.trusts
+    least, *others = sorted(found.trusts, key=lambda told: told.noise)
+    for told in others:
+        assert least.outlook.one_way is not None
+        assert told.outlook.one_way is not None
+        assert told.outlook.one_way >= least.outlook.one_way * 0.98
+    assert local.outlook.one_way is not None
+    assert least.outlook.one_way is not None
+    assert least.outlook.one_way < local.outlook.one_way
+
+
+def test_a_way_to_hide_that_is_planned_is_compared_with_the_usual_ones() -> None:
+    own = Aggregation(colluding=3, quorum=9)
+    found = look(sites=10, epsilon=0.2, trust="secure-aggregation", aggregation=own)
+    assert (3, 9) in [(told.colluding, told.quorum) for told in found.trusts]
+    assert len(found.trusts) == 8
+
+
+def test_a_trust_model_that_would_be_refused_is_marked_and_not_advised() -> None:
+    found = look(sites=400, epsilon=20.0)
+    assert found.trusts[1].outlook.mode == "refused"
+    assert not any(
+        f"sums over {told.quorum} sites, {told.colluding} may" in line
+        for line in found.advice
+        for told in found.trusts
+        if told.outlook.mode == "refused"
+    )
 
 
 WIDE = Schema(
@@ -470,12 +573,20 @@ def test_advice_is_true() -> None:
     (line,) = (line for line in found.advice if "secure aggregation" in line)
     worth = float(line.split("as epsilon ")[1].split()[0])
     as_much = Budget.of(epsilon=worth, delta=1e-9).rho
-    assert math.isclose(as_much, 6 * found.rho, rel_tol=0.01)
+    assert math.isclose(as_much, 5 * found.rho, rel_tol=0.01)
     assert math.isclose(
         look(sites=6, epsilon=worth).stages[0].parts[0].sum_sigma,
         look(sites=6, trust="secure-aggregation").stages[0].parts[0].sum_sigma,
         rel_tol=0.01,
     )
+    found = look(sites=6, trust="secure-aggregation", aggregation=Aggregation(2, 5))
+    (line,) = (line for line in found.advice if "more than 2 of 6 sites collude" in line)
+    stays = float(line.split("epsilon ")[1].split()[0])
+    as_much = Budget.of(epsilon=stays, delta=1e-9).rho
+    assert math.isclose(as_much, 3 * found.rho, rel_tol=0.01)
+    assert any("quorum 6 would hide" in line for line in found.advice)
+    usual = look(sites=6, trust="secure-aggregation")
+    assert not any("would hide" in line for line in usual.advice)
 
 
 def test_a_budget_that_secure_aggregation_refuses_is_marked_in_the_comparison() -> None:
@@ -501,7 +612,10 @@ def test_the_command_needs_no_data_and_repeats_itself(desk: Desk) -> None:
     (desk.folder / "d.csv").unlink()
     assert desk.run("plan", *TERMS) == 0
     first = desk.out
-    for words in ("3,000 rows over 5 sites", "one-way", "scores (at most)", "mode full", "advice:"):
+    for words in (
+        *("3,000 rows over 5 sites", "one-way", "scores (at most)", "mode full", "advice:"),
+        *("local <", "secure-aggregation", "epsilon alone"),
+    ):
         assert words in first
     assert desk.run("plan", *TERMS) == 0
     assert desk.out == first
@@ -516,6 +630,17 @@ def test_json_has_everything(desk: Desk) -> None:
     assert [column["name"] for column in told["columns"]] == ["age", "ward", "sick"]
     assert [line["epsilon"] for line in told["others"]] == [0.1, 0.2, 0.5, 1, 2, 5, 10]
     assert told["advice"]
+    assert (told["colluding"], told["quorum"]) == (None, None)
+    ways = [(way["trust"], way["colluding"], way["quorum"]) for way in told["trusts"]]
+    assert ways == [("local", None, None), ("secure-aggregation", 1, 3)]
+    assert {*told["trusts"][1]} >= {"noise", "rho_alone", "epsilon_alone", "outlook"}
+    hidden = ("--trust", "secure-aggregation", "--colluding", "1", "--quorum", "4")
+    assert desk.run("plan", *TERMS, "--json", *hidden) == 0
+    told = json.loads(desk.out)
+    assert (told["colluding"], told["quorum"]) == (1, 4)
+    part = told["stages"][0]["parts"][0]
+    assert part["stated_sigma"] == pytest.approx(math.sqrt(3) * part["site_sigma"])
+    assert part["sum_sigma"] == pytest.approx(math.sqrt(5) * part["site_sigma"])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -583,9 +708,20 @@ def test_nothing_is_read_for_a_study_that_no_site_would_answer(desk: Desk) -> No
         (["--max-rows-per-unit", "0"], 2, ["rows per unit", "0"]),
         (["--schema", "no.toml"], 2, ["no.toml", "check the path"]),
         (
-            ["--trust", "secure-aggregation", "--epsilon", "90"],
+            ["--trust", "secure-aggregation", "--epsilon", "90", "--sites", "50"],
             3,
-            ["secure aggregation over 5 sites", "lower epsilon"],
+            ["secure aggregation over 50 sites", "lower epsilon"],
+        ),
+        (["--trust", "secure-aggregation", "--sites", "2"], 2, ["at least 3 sites"]),
+        (["--trust", "secure-aggregation", "--colluding", "4"], 2, ["colluding (4)", "1..3"]),
+        (["--trust", "secure-aggregation", "--quorum", "3"], 2, ["quorum (3)", "4..5"]),
+        (["--trust", "secure-aggregation", "--quorum", "0"], 2, ["quorum (0)"]),
+        (["--colluding", "1"], 2, ["colluding", "'local'"]),
+        (["--quorum", "5"], 2, ["quorum", "'local'"]),
+        (
+            ["--method", "privsyn", "--trust", "secure-aggregation"],
+            2,
+            ["'privsyn'", "pools", "trust 'local'"],
         ),
     ],
 )

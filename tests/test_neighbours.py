@@ -34,15 +34,16 @@ Ask = Callable[..., Published]
 
 @pytest.fixture
 def ask(tmp_path: Path) -> Ask:
-    """A study over the rows of two sites, which nobody deals."""
+    """A study over the rows of three sites, which nobody deals."""
     (tmp_path / "s.toml").write_text(SCHEMA)
 
     def run(first: str, *arguments: str) -> Published:
-        for name, rows in (("one", first), ("two", "x1y2y3")):
+        for name, rows in (("one", first), ("two", "x1y2y3"), ("three", "y5z6")):
             cells = [f"{rows[i]},{rows[i + 1]}" for i in range(0, len(rows), 2)]
             (tmp_path / f"{name}.csv").write_text("\n".join(["a,b", *cells, ""]))
         terms = ("--schema", tmp_path / "s.toml", "--epsilon", "1", "--delta", "1e-9")
-        sites = ("--site", tmp_path / "one.csv", "--site", tmp_path / "two.csv")
+        names = ("one", "two", "three")
+        sites = [word for name in names for word in ("--site", tmp_path / f"{name}.csv")]
         return simulate(*sites, *terms, "--seed", "3", *(arguments or ("--method", "independent")))
 
     return run
@@ -55,7 +56,7 @@ def test_a_study_is_watched_and_not_changed(ask: Ask) -> None:
     assert {"synthetic.csv", "model", "run.json", "privacy.json"} <= {*plain.files}
     assert plain.differences(watched.published) == []
     assert rebuilt(watched) == plain.files
-    assert [*watched.tables] == ["site-1", "site-2"]
+    assert [*watched.tables] == ["site-1", "site-2", "site-3"]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_a_study_is_watched_and_not_changed(ask: Ask) -> None:
         ("--method", "independent"),
         ("--method", "local-merge"),
         ("--method", "privsyn"),
-        ("--method", "fedprivsyn", "--trust", "secure-aggregation"),
+        ("--method", "fedprivsyn", "--trust", "secure-aggregation", "--epsilon", "0.5"),
     ],
 )
 def test_a_row_more_moves_at_most_what_was_charged_and_many_rows_more(

@@ -31,8 +31,8 @@ from heterofedsyn.marginals import (
 from heterofedsyn.marginals.counting import Marginal
 from heterofedsyn.marginals.counts import PairCounts
 from heterofedsyn.marginals.statistics import haar_levels, moves
-from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Answer, Part, Plan, Query, decode, encode
+from heterofedsyn.protocol.plan import Aggregation
 from heterofedsyn.schema import Domain, EncodedTable, Schema
 from heterofedsyn.simulate.run import run_study, site_names
 from heterofedsyn.site import Site
@@ -213,24 +213,31 @@ def record_study(
 
 
 @pytest.mark.thorough
-@given(tables(), st.integers(2, 30), st.integers(0, 2**32))
-def test_under_secure_aggregation_the_sum_protects_as_declared(
-    table: EncodedTable, sites: int, seed: int
+@given(tables(), st.integers(3, 30), st.integers(0, 2**32), st.data())
+def test_under_secure_aggregation_the_honest_of_a_sum_protect_as_declared(
+    table: EncodedTable, sites: int, seed: int, data: st.DataObject
 ) -> None:
     schema = categories(*table.domain.sizes)
+    colluding = data.draw(st.integers(1, sites - 2))
+    quorum = data.draw(st.integers((sites + colluding) // 2 + 1, sites))
     plan = make_plan(
-        schema, [f"s{i}" for i in range(sites)], epsilon=0.5, trust="secure-aggregation"
+        schema,
+        [f"s{i}" for i in range(sites)],
+        epsilon=0.5,
+        trust="secure-aggregation",
+        aggregation=Aggregation(colluding, quorum),
     )
     statistic = Flat(table.domain.names[:2])
     query = encode(
         Query(study=plan.fingerprint, number=0, label="q", parts=(Part(statistic, 0.5),))
     )
     larger = with_person(table, 1, np.random.default_rng(seed))
-    trust = SecureAggregation(sites)
+    trust = plan.trust_model
     pair = [Site("s0", rows, plan, NoNoise(), trust=trust) for rows in (table, larger)]
-    assert loss([query], pair, factor=sites) <= pair[0].ledger.spent.rho
+    assert loss([query], pair, factor=quorum - colluding) <= pair[0].ledger.spent.rho
     alone = loss([query], pair)
-    assert alone <= plan.budget.rho * trust.alone_factor
+    assert alone <= plan.budget.rho * (quorum - colluding)
+    assert trust.alone_factor == quorum - colluding
     assert Fraction(pair[0].ledger.spent.rho) <= Fraction(plan.budget.rho) / 2
 
 

@@ -27,7 +27,11 @@ pytestmark = pytest.mark.sweep
 ROWS = 200
 NAMES = (
     *(f"{method} local" for method in METHODS),
-    *(f"{method} secure-aggregation" for method in METHODS if method != "local-merge"),
+    *(
+        f"{name} secure-aggregation"
+        for name, method in METHODS.items()
+        if method.sums and not method.pools
+    ),
 )
 
 

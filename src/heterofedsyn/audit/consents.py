@@ -50,7 +50,7 @@ def checks(seed: int) -> Iterator[Check]:
 
 def _consent(seed: int) -> str:
     plan = plan_of(_SCHEMA, seed, epsilon=1.0)
-    hidden = plan_of(_SCHEMA, seed, SITE, "oak", epsilon=1.0, trust=SecureAggregation.name)
+    hidden = plan_of(_SCHEMA, seed, SITE, "oak", "fir", epsilon=1.0, trust=SecureAggregation.name)
     # The same epsilon at a larger delta is a larger budget; rho alone can be compared.
     dearer = msgspec.structs.replace(plan, delta=1e-3)
     refused: dict[str, tuple[Plan, _Change]] = {

@@ -155,6 +155,11 @@ def rounded_up(exact: Fraction) -> float:
     return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
 
 
+def shares(trust: Trust) -> int:
+    """How many sites' noise protects a record for sure; MATH section 1."""
+    return trust.quorum - trust.colluding if isinstance(trust, SecureAggregation) else 1
+
+
 def price_of(
     squared: Fraction, sigma: float, moved: int, trust: Trust, l1: int | None = None
 ) -> Fraction:
@@ -164,18 +169,19 @@ def price_of(
         squared: how far the integers move together (L2), squared.
         sigma: the noise that one site adds.
         moved: how many integers move at most.
-        trust: who sees what; under secure aggregation every site's noise counts.
+        trust: who sees what; under secure aggregation the noise of those counts who are in every
+            sum and tell nobody.
         l1: how far they move in all, if that is known.
     """
-    shares = trust.sites if isinstance(trust, SecureAggregation) else 1
-    price = squared / (2 * shares * Fraction(sigma) ** 2)
-    if shares == 1:
+    sure = shares(trust)
+    price = squared / (2 * sure * Fraction(sigma) ** 2)
+    if sure == 1:
         return price
     with localcontext(Context(prec=_DIGITS)):
         variance, pi = Decimal(sigma) * Decimal(sigma), Decimal(_PI)
-        steps = ((-2 * pi * pi * variance * k / (k + 1)).exp() for k in range(1, shares))
+        steps = ((-2 * pi * pi * variance * k / (k + 1)).exp() for k in range(1, sure))
         tau = 10 * sum(steps, Decimal(0))
-        scale = (shares * variance).sqrt()
+        scale = (sure * variance).sqrt()
         root = (Decimal(squared.numerator) / squared.denominator).sqrt() / scale
         bounds = [tau * moved, ((root + Decimal(moved).sqrt() * tau) ** 2 - root * root) / 2]
         if l1 is not None:

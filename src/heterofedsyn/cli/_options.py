@@ -22,6 +22,19 @@ TrustModel = Annotated[
         "are seen).",
     ),
 ]
+Colluding = Annotated[
+    int | None,
+    typer.Option(
+        help="Sites that may pool what they know, with the hub or without; for secure-aggregation, "
+        "1 unless given."
+    ),
+]
+SumQuorum = Annotated[
+    int | None,
+    typer.Option(
+        help="Sites that must be in every sum; for secure-aggregation, all of them unless given."
+    ),
+]
 ConversionName = Annotated[
     str,
     typer.Option(

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heterofedsyn.cli._options import (
+    Colluding,
     ConversionName,
     Delta,
     Epsilon,
     SchemaFile,
     Settings,
+    SumQuorum,
     TrustModel,
     read_settings,
 )
@@ -33,6 +35,8 @@ def plan(
     delta: Delta,
     sites: Annotated[int, typer.Option(help="How many sites take part.")] = 5,
     trust: TrustModel = "local",
+    colluding: Colluding = None,
+    quorum: SumQuorum = None,
     conversion: ConversionName = "tight",
     method: Annotated[
         str, typer.Option(metavar="NAME", help="How to synthesize; see `simulate --help`.")
@@ -49,24 +53,28 @@ def plan(
     ones, from dry runs of the method on invented tables.
     """
     from heterofedsyn.hub import make_method
-    from heterofedsyn.hub.methods.base import settings_of
+    from heterofedsyn.hub.methods.base import check_trust, settings_of
     from heterofedsyn.hub.planning.forecast import forecast
     from heterofedsyn.protocol import Plan
     from heterofedsyn.schema import Schema
-    from heterofedsyn.simulate.run import site_names
+    from heterofedsyn.simulate.run import Hiding, site_names
     from heterofedsyn.simulate.split import MOST_SITES
 
     chosen = make_method(method, read_settings(setting))
     if not 1 <= sites <= MOST_SITES:
         raise UsageError(f"sites ({sites}) must be in 1..{MOST_SITES}")
+    hiding = Hiding(trust, colluding, quorum)
+    check_trust(chosen, trust)
     public = Schema.load(schema)
+    names = site_names(chosen, [f"site-{number}" for number in range(1, sites + 1)])
     terms = Plan(
         schema=chosen.encoding(public).fingerprint,
         epsilon=epsilon,
         delta=delta,
         conversion=conversion,
         trust=trust,
-        sites=site_names(chosen, [f"site-{number}" for number in range(1, sites + 1)]),
+        sites=names,
+        aggregation=hiding.terms(len(names)),
         unit="person" if max_rows_per_unit != 1 else None,
         rows_per_unit=max_rows_per_unit,
         method=method,
@@ -94,7 +102,7 @@ def _show(told: Forecast) -> None:
     from heterofedsyn._words import count
 
     say(
-        f"{count(told.rows, 'row')} over {count(told.sites, 'site')}, trust {told.trust}, "
+        f"{count(told.rows, 'row')} over {count(told.sites, 'site')}, trust {_trust(told)}, "
         f"epsilon {told.epsilon:g}, delta {told.delta:g} (rho {told.rho:.4g}); nothing is spent"
     )
     _show_stages(told.stages, told.rho)
@@ -123,6 +131,7 @@ def _show(told: Forecast) -> None:
         ["epsilon", "mode", "pairs", "groups", "1-way", "2-way"],
         [_line(outlook, told.epsilon) for outlook in told.others],
     )
+    _show_trusts(told)
     say(_mode(told))
     say(f"errors are from {count(told.outlook.runs, 'dry run')} on invented tables")
     for remark in told.advice:
@@ -173,15 +182,46 @@ def _show_stages(stages: tuple[Stage, ...], rho: float) -> None:
     )
 
 
+def _trust(told: Forecast) -> str:
+    if told.quorum is None:
+        return told.trust
+    return f"{told.trust} (sums over {told.quorum} or more, {told.colluding} may collude)"
+
+
+def _show_trusts(told: Forecast) -> None:
+    if len(told.trusts) < 2:
+        return
+    own = (told.trust, told.colluding, told.quorum)
+    show_table(
+        "Trust models: noise of a sum (1 is that of one place), and epsilon if more collude",
+        ["trust", "may collude", "quorum", "noise", "1-way", "2-way", "epsilon alone"],
+        [
+            [
+                f"{each.trust}{' <' if (each.trust, each.colluding, each.quorum) == own else ''}",
+                "any" if each.colluding is None else f"{each.colluding:,}",
+                "-" if each.quorum is None else f"{each.quorum:,}",
+                f"{each.noise:.2f}",
+                _figure(each.outlook.one_way, ".3f"),
+                "refused" if each.outlook.mode == "refused" else _two_way(each.outlook),
+                f"{each.epsilon_alone:.3g}",
+            ]
+            for each in told.trusts
+        ],
+    )
+
+
+def _two_way(outlook: Outlook) -> str:
+    return "-" if outlook.two_way is None else "{:.3f} to {:.3f}".format(*outlook.two_way)
+
+
 def _line(outlook: Outlook, asked: float) -> list[str]:
-    two_way = "-" if outlook.two_way is None else "{:.3f} to {:.3f}".format(*outlook.two_way)
     return [
         f"{outlook.epsilon:g}{' <' if outlook.epsilon == asked else ''}",
         outlook.mode or "-",
         f"{outlook.pairs:,}" if outlook.mode else f"{outlook.measured:,.0f}",
         _figure(outlook.groups, ".1f"),
         _figure(outlook.one_way, ".3f"),
-        two_way,
+        _two_way(outlook),
     ]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heterofedsyn.cli._options import (
+    Colluding,
     ConversionName,
     Delta,
     Epsilon,
@@ -16,6 +17,7 @@ from heterofedsyn.cli._options import (
     SafeCsv,
     SchemaFile,
     Settings,
+    SumQuorum,
     TrustModel,
     read_settings,
 )
@@ -73,6 +75,8 @@ def simulate(
     ] = "wavetree",
     setting: Settings = None,
     trust: TrustModel = "local",
+    colluding: Colluding = None,
+    quorum: SumQuorum = None,
     conversion: ConversionName = "tight",
     unit: Annotated[
         str | None,
@@ -103,6 +107,7 @@ def simulate(
     from heterofedsyn.cli.report import write_report
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.release import check_rows, check_target
+    from heterofedsyn.simulate.split import MOST_SITES
     from heterofedsyn.simulate.synthesizer import FederatedSynthesizer, name_sites
 
     if max_rows_per_unit is not None and unit is None:
@@ -117,6 +122,8 @@ def simulate(
         method=method,
         settings=read_settings(setting),
         trust=trust,
+        colluding=colluding,
+        quorum=quorum,
         conversion=conversion,
         unit=unit,
         max_rows_per_unit=1 if max_rows_per_unit is None else max_rows_per_unit,
@@ -134,9 +141,11 @@ def simulate(
             name: holder.counts for name, holder in counted.items()
         }
     else:
+        many = SITES if sites is None else sites
+        synthesizer.check_sites([*name_sites(range(min(many, MOST_SITES)))])
         whole = synthesizer.encode(data or [], pace("reading"))
         _note_misfits("data", whole)
-        dealt = synthesizer.split(whole, SITES if sites is None else sites, split or SPLIT)
+        dealt = synthesizer.split(whole, many, split or SPLIT)
         tables = {"pooled": whole.table} if make_method(method).pools else name_sites(dealt)
     pools = make_method(method).pools
     note(f"study over {'the pooled rows' if pools else count(len(tables), 'site')} with {method}")

@@ -7,13 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub import Release, Request, converse, drive
 from heterofedsyn.hub.methods.base import Method, check_trust
 from heterofedsyn.hub.replies import SUM
 from heterofedsyn.marginals import Counts, TableCounts
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from heterofedsyn.privacy.trust import LEAST_SITES, SecureAggregation
 from heterofedsyn.protocol import Answer, Plan, Query, Released, decode, encode
+from heterofedsyn.protocol.plan import Aggregation
 from heterofedsyn.schema import EncodedTable, Schema
 from heterofedsyn.site import Site
 
@@ -50,6 +54,46 @@ def site_names(method: Method, names: Sequence[str]) -> tuple[str, ...]:
     return (POOLED,) if method.pools else tuple(names)
 
 
+@dataclass(frozen=True)
+class Hiding:
+    """A trust model by its name, for whatever number of sites.
+
+    Attributes:
+        colluding: sites that may pool what they know; 1 unless given.
+        quorum: sites that must be in every sum; all of them unless given.
+    """
+
+    trust: str
+    colluding: int | None = None
+    quorum: int | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("colluding", "quorum") if getattr(self, name) is not None]
+        if given and self.trust != SecureAggregation.name:
+            raise UsageError(
+                f"{' and '.join(given)} means nothing under trust {self.trust!r}; leave it out, or "
+                f"use trust {SecureAggregation.name!r}"
+            )
+        if self.quorum is not None and self.quorum < LEAST_SITES:
+            raise UsageError(f"quorum ({self.quorum}) must be at least {LEAST_SITES}")
+
+    @property
+    def fewest(self) -> int:
+        """The number of sites from which on it is possible."""
+        if self.trust != SecureAggregation.name:
+            return 1
+        return max(LEAST_SITES, self.quorum or 0, 2 + (self.colluding or 0))
+
+    def terms(self, sites: int) -> Aggregation | msgspec.UnsetType:
+        """What a plan for so many sites says about sums."""
+        if self.trust != SecureAggregation.name:
+            return msgspec.UNSET
+        return Aggregation(
+            colluding=1 if self.colluding is None else self.colluding,
+            quorum=sites if self.quorum is None else self.quorum,
+        )
+
+
 def run_study(
     schema: Schema,
     plan: Plan,
@@ -67,7 +111,7 @@ def run_study(
         noise_seed: makes the noise reproducible and the release unfit for publication.
     """
     trust = plan.trust_model
-    check_trust(method, plan)
+    check_trust(method, plan.trust)
     if method.pools and len(tables) != 1:
         encoded = [table for table in tables if isinstance(table, EncodedTable)]
         if len(encoded) < len(tables):
@@ -108,7 +152,7 @@ def carry(
 
 
 def summed(answers: Sequence[Answer]) -> Answer:
-    """What secure aggregation would let the hub see, formed here in memory."""
+    """What secure aggregation lets the hub see: sums modulo 2^64, formed here in memory."""
     first = answers[0]
     return Answer(
         study=first.study,

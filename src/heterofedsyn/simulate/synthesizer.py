@@ -13,7 +13,7 @@ import numpy as np
 from heterofedsyn._arrays import stream
 from heterofedsyn.errors import HeterofedsynWarning, SimulatedNoiseWarning, UsageError
 from heterofedsyn.hub import DEFAULT_METHOD, Release, make_method
-from heterofedsyn.hub.methods.base import Value, settings_of
+from heterofedsyn.hub.methods.base import Value, check_trust, settings_of
 from heterofedsyn.hub.planning.cost import check_feasible
 from heterofedsyn.hub.release import large_delta
 from heterofedsyn.marginals import Counts
@@ -22,8 +22,8 @@ from heterofedsyn.protocol import Plan
 from heterofedsyn.schema import Encoded, EncodedTable, Schema, encode
 from heterofedsyn.schema.table import columns_of
 from heterofedsyn.simulate.persons import Heard, check_persons, people_of
-from heterofedsyn.simulate.run import POOLED, Watcher, run_study, site_names
-from heterofedsyn.simulate.split import split
+from heterofedsyn.simulate.run import POOLED, Hiding, Watcher, run_study, site_names
+from heterofedsyn.simulate.split import MOST_SITES, split
 from heterofedsyn.site.counting import Counted, count
 from heterofedsyn.sources import Source, Watch, check_apart, open_source, read, unwatched
 from heterofedsyn.sources.spark_table import SparkSource
@@ -39,6 +39,11 @@ class FederatedSynthesizer:
         schema: a `Schema`, a path to a schema file, or a dictionary shaped like one.
         epsilon: the guarantee for every record, or every person with a `unit`, with `delta`.
         settings: settings of the method, such as `{"q": 0.2}`.
+        trust: `local`, or `secure-aggregation`: the hub sees nothing but sums over sites.
+        colluding: under secure aggregation, how many sites may pool what they know, with the hub
+            or without; 1 unless given.
+        quorum: under secure aggregation, how many sites must be in every sum, on which the noise
+            of each hangs; all of them unless given. Here nobody is ever missing.
         unit: a column that identifies a person, if one person may have several rows, all of them
             at one site.
         noise_seed: reproducible noise, for research only: anyone with the seed can undo it.
@@ -53,6 +58,8 @@ class FederatedSynthesizer:
         method: str = DEFAULT_METHOD,
         settings: Mapping[str, Value] | None = None,
         trust: str = "local",
+        colluding: int | None = None,
+        quorum: int | None = None,
         conversion: str = Conversion.TIGHT,
         unit: str | None = None,
         max_rows_per_unit: int = 1,
@@ -66,6 +73,8 @@ class FederatedSynthesizer:
         if noise_seed is not None:
             warnings.warn(SimulatedNoiseWarning(), stacklevel=2)
         self._unit = unit
+        self._hiding = Hiding(trust, colluding, quorum)
+        check_trust(self._method, trust)
         self._terms: dict[str, Any] = {
             "schema": self.encoding.fingerprint,
             "epsilon": epsilon,
@@ -78,7 +87,8 @@ class FederatedSynthesizer:
             "settings": settings_of(self._method),
             "seed": self._seed,
         }
-        check_feasible(self.encoding, self._plan(["site-1"]), self._method)
+        fewest = name_sites(range(min(self._hiding.fewest, MOST_SITES)))
+        check_feasible(self.encoding, self._plan([*fewest]), self._method)
         self._release: Release | None = None
 
     def fit(
@@ -141,6 +151,7 @@ class FederatedSynthesizer:
             UsageError: a table is given twice.
         """
         check_apart(sites.values())
+        self.check_sites(list(sites))
         if self._method.pools and sites:
             return {POOLED: list(sites.values())}
         return {name: [table] for name, table in sites.items()}
@@ -237,8 +248,18 @@ class FederatedSynthesizer:
         """Write the release as a folder; see `Release.save`."""
         return self.release.save(folder, rows=rows, overwrite=overwrite, safe_csv=safe_csv)
 
+    def check_sites(self, names: Sequence[str]) -> None:
+        """Refuse sites over which no such study can be made, before anything of theirs is read.
+
+        Raises:
+            UsageError: too few for the trust model, or a name that no site can have.
+        """
+        if names:
+            self._plan(names)
+
     def _plan(self, names: Sequence[str]) -> Plan:
-        return Plan(sites=site_names(self._method, names), **self._terms)
+        sites = site_names(self._method, names)
+        return Plan(sites=sites, aggregation=self._hiding.terms(len(sites)), **self._terms)
 
 
 def name_sites(objects: Sequence[Any]) -> dict[str, Any]:

@@ -200,7 +200,6 @@ def check_statement(
     stated: Mapping[str, Any], plan: Plan, domain: Domain, transcript: Transcript
 ) -> None:
     """Every word and figure of a statement, and nothing else in it."""
-    hidden = plan.trust != "local"
     for name, wanted in {
         "epsilon": plan.epsilon,
         "delta": plan.delta,
@@ -210,9 +209,7 @@ def check_statement(
         "unit": plan.unit or "record",
         "rows_per_unit": plan.rows_per_unit,
         "trust": plan.trust,
-        "rho_alone": oracle.rounded_up(
-            Fraction(plan.budget.rho) * (len(plan.sites) if hidden else 1)
-        ),
+        "rho_alone": oracle.rounded_up(Fraction(plan.budget.rho) * oracle.shares(plan.trust_model)),
         "simulated_noise": True,
     }.items():
         require(
@@ -302,10 +299,14 @@ def _parts(reply: bytes) -> list[dict[str, Any]]:
 
 
 def _protecting(sigmas: Sequence[float], own: Mapping[str, Any], plan: Plan) -> float:
-    """The noise between a record and whoever sees the answers: that of its site, or of the sum."""
+    """The noise between a record and whoever sees the answers: that of its site, or of the sum.
+
+    Of a sum, so many are taken off as may be missing or collude: those with most noise.
+    """
     if plan.trust == "local":
         return float(own["sigma"])
-    return math.sqrt(math.fsum(sigma**2 for sigma in sigmas))
+    sure = sorted(sigmas)[: oracle.shares(plan.trust_model)]
+    return math.sqrt(math.fsum(sigma**2 for sigma in sure))
 
 
 def _check_sum(stated: float, parts: Sequence[float], where: str) -> None:

@@ -39,7 +39,7 @@ from heterofedsyn.protocol import Answer, Released, decode, encode
 from heterofedsyn.simulate.run import run_study
 from heterofedsyn.site import Site
 
-_LEAST_SHARE = 2
+_LEAST_SHARE = 1.3
 """Sigma below which a site may not be asked for its share of the noise."""
 
 _ORDERS = (1.05, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -156,11 +156,11 @@ def calibrations(effort: Effort, seed: int) -> str:
         root = math.sqrt(int(rng.integers(1, 10**6)))
         sensitivity = (1.0, math.nextafter(root, math.inf), float(rng.integers(1, 50)))[i % 3]
         budget = Budget(float(10 ** rng.uniform(-6, -1)))
-        sites = int(rng.integers(2, 12))
-        trusts: tuple[Trust, ...] = (Local(sites), SecureAggregation(sites))
+        hidden = _hidden(rng, 12)
+        trusts: tuple[Trust, ...] = (Local(hidden.sites), hidden)
         for trust in trusts:
-            shared = isinstance(trust, SecureAggregation)
-            share = sensitivity / math.sqrt(2 * budget.rho * (sites if shared else 1))
+            shared = trust is hidden
+            share = sensitivity / math.sqrt(2 * budget.rho * oracle.shares(trust))
             try:
                 sigma = trust.site_sigma(sensitivity, budget, 100)
             except PrivacyRefusal:
@@ -189,28 +189,37 @@ def _shares(effort: Effort, seed: int) -> str:
     closest = 0.0
     many = max(300, effort.prices // 5)
     for _ in range(many):
-        sites = int(rng.integers(2, 7))
+        trust = _hidden(rng, 7)
+        honest = oracle.shares(trust)
         sigma = float(10 ** rng.uniform(math.log10(_SMALL), 1))
         shift = int(rng.integers(1, 4))
         integers = int(10 ** rng.uniform(0, 5))
-        budget = Budget(shift**2 / (2 * sites * sigma**2))
+        budget = Budget(shift**2 / (2 * honest * sigma**2))
         try:
-            sigma = SecureAggregation(sites).site_sigma(float(shift), budget, integers)
+            sigma = trust.site_sigma(float(shift), budget, integers)
         except PrivacyRefusal:
             refused += 1
             continue
         answered += 1
         # One record may move one integer by all of its sensitivity, or many by a little.
         for moved, by in ((1, shift), (min(integers, shift**2), 1)):
-            cost = moved * _cost(sigma, sites, by)
+            cost = moved * _cost(sigma, honest, by)
             require(
                 cost <= budget.rho * (1 + 1e-9),
-                f"{sites} shares of sigma {sigma:.4g} cost rho {cost:.6g} for {moved} "
+                f"{honest} shares of sigma {sigma:.4g} cost rho {cost:.6g} for {moved} "
                 f"integers moved by {by}, {budget.rho:.6g} was charged",
             )
             closest = max(closest, cost / budget.rho)
     require(answered > many // 10, "nearly all sums are refused")
     return f"{answered} convolved, {closest:.9f} of the charge at most; {refused} refused"
+
+
+def _hidden(rng: np.random.Generator, most: int) -> SecureAggregation:
+    """Secure aggregation over up to so many sites, with whoever may collude or be missing."""
+    sites = int(rng.integers(3, most + 1))
+    colluding = int(rng.integers(1, sites - 1))
+    quorum = int(rng.integers((sites + colluding) // 2 + 1, sites + 1))
+    return SecureAggregation(sites, colluding, quorum)
 
 
 def _cost(sigma: float, sites: int, shift: int) -> float:

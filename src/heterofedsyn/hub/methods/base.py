@@ -170,13 +170,20 @@ class Method(ABC):
         return None
 
 
-def check_trust(method: Method, plan: Plan) -> None:
-    """Refuse a trust model under which a method would not hear what it needs.
+def check_trust(method: Method, trust: str) -> None:
+    """Refuse a trust model under which a method would not hear what it needs, or hide nothing.
 
     Raises:
         UsageError: naming the one that would do.
     """
-    if not method.sums and plan.trust != Local.name:
+    if trust == Local.name:
+        return
+    if method.pools:
+        raise UsageError(
+            f"method {method.name!r} pools all rows in one place, where no sum hides anybody; use "
+            "trust 'local'"
+        )
+    if not method.sums:
         raise UsageError(
             f"method {method.name!r} needs every site's own answers; use trust 'local'"
         )

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from heterofedsyn.hub.methods.base import Method
 from heterofedsyn.hub.planning.columns import ColumnForecast
 from heterofedsyn.hub.planning.modes import Threshold
-from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Plan
 from heterofedsyn.schema import CategoricalColumn, Schema
 
@@ -48,13 +46,6 @@ def advice(
     if len(wide) > MOST_COLUMNS:
         many = len(wide) - MOST_COLUMNS
         yield f"{many} more columns are too wide for this budget; see the columns above"
-    sites = len(plan.sites)
-    if sites > 1 and method.sums and not isinstance(plan.trust_model, SecureAggregation):
-        worth = Budget(outlook.rho).times(sites).epsilon(plan.delta, plan.conversion)
-        yield (
-            f"secure aggregation would divide the noise by {math.sqrt(sites):.2g} "
-            f"(sqrt of {sites} sites): worth as much as epsilon {worth:.3g} with trust local"
-        )
     if outlook.one_way is not None and outlook.one_way > 0.25:
         yield (
             f"a 1-way is expected to miss {outlook.one_way:.0%} of the rows' values: the table "

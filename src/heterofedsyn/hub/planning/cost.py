@@ -22,7 +22,7 @@ from heterofedsyn.protocol.limits import (
     NOISE_SECONDS,
     check_query,
 )
-from heterofedsyn.protocol.terms import of_the_sum, terms_of
+from heterofedsyn.protocol.terms import guaranteed, of_the_sum, terms_of
 from heterofedsyn.schema import Domain, Schema
 
 COUNT_SECONDS = 1.2e-9
@@ -37,22 +37,37 @@ ANY_ROWS = 1e9
 
 @dataclass(frozen=True)
 class Planned:
-    """The terms of a release at each site, and what they mean for the sum."""
+    """The terms of a release at each site, and what they mean for the sum.
+
+    Attributes:
+        sum_sigma: noise on the sum over all sites.
+        stated_sigma: that which protects a record for sure.
+    """
 
     terms: Terms
     level: int | None
     sum_sigma: float
+    stated_sigma: float
 
     @classmethod
     def of(cls, part: Part, domain: Domain, plan: Plan) -> Planned:
         """A release as everyone can compute it from the query."""
         terms = terms_of(part, domain, plan)
-        return cls(terms, part.statistic.level, of_the_sum(terms, len(plan.sites)).sigma)
+        return cls(
+            terms,
+            part.statistic.level,
+            sum_sigma=of_the_sum(terms, len(plan.sites)).sigma,
+            stated_sigma=guaranteed(terms, plan.trust_model).sigma,
+        )
 
     def as_dict(self) -> dict[str, object]:
         """For programs."""
         terms = msgspec.structs.asdict(self.terms)
-        sigmas = {"site_sigma": terms.pop("sigma"), "sum_sigma": self.sum_sigma}
+        sigmas = {
+            "site_sigma": terms.pop("sigma"),
+            "sum_sigma": self.sum_sigma,
+            "stated_sigma": self.stated_sigma,
+        }
         return {**terms, "level": self.level, **sigmas}
 
 
@@ -123,7 +138,7 @@ def check_feasible(schema: Schema, plan: Plan, method: Method) -> None:
     Raises:
         UsageError: naming the widest column, or what else is too much.
     """
-    check_trust(method, plan)
+    check_trust(method, plan.trust)
     setting = Setting.of(schema, plan)
     statistics: list[Statistic] = []
     for part in method.ahead_of(setting, ANY_ROWS):

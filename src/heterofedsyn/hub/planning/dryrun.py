@@ -23,6 +23,7 @@ from heterofedsyn.hub.replies import SUM
 from heterofedsyn.hub.requests import Request
 from heterofedsyn.privacy.terms import Noised, NoisyIntegers
 from heterofedsyn.protocol import Answer, Plan, Released
+from heterofedsyn.protocol.terms import of_the_sum
 from heterofedsyn.schema import Clique, Schema
 from heterofedsyn.synthesis.estimates import Estimates
 from heterofedsyn.synthesis.grid import grouped
@@ -143,15 +144,23 @@ def run_dry(
 
     def answer(request: Request) -> list[Answer]:
         requests.append(request)
-        return [_answer(request, site, counts[site], rng) for site in request.asked]
+        return answers_to(request, counts, rng)
 
     return drive(converse(schema, plan, method, summed=True), answer), tuple(requests)
+
+
+def answers_to(
+    request: Request, counts: Mapping[str, Invented], rng: np.random.Generator
+) -> list[Answer]:
+    """What everyone who is asked says, or all sites together."""
+    return [_answer(request, site, counts[site], rng) for site in request.asked]
 
 
 def _answer(request: Request, site: str, counts: Invented, rng: np.random.Generator) -> Answer:
     """What a site says, or all of them together, with the noise that was agreed on."""
     query, parts = request.query, []
-    for part, terms in zip(request.query.parts, request.terms, strict=True):
+    for part, own in zip(request.query.parts, request.terms, strict=True):
+        terms = of_the_sum(own, len(request.plan.sites)) if site == SUM else own
         noise = np.rint(terms.sigma * rng.standard_normal(terms.integers)).astype(np.int64)
         noisy = NoisyIntegers(part.statistic.exact(counts).values + noise)
         parts.append(Released.of(Noised(noisy, terms)))

@@ -19,11 +19,13 @@ from heterofedsyn.hub.planning.advice import advice
 from heterofedsyn.hub.planning.columns import ColumnForecast, column_forecasts
 from heterofedsyn.hub.planning.cost import Effort, Planned, Size, check_feasible
 from heterofedsyn.hub.planning.dryrun import DryRuns, Finding
+from heterofedsyn.hub.planning.lengths import Weight
 from heterofedsyn.hub.planning.modes import MOST_PLANNED, Threshold, chances, thresholds
-from heterofedsyn.hub.planning.preview import Weight
+from heterofedsyn.hub.planning.trusts import REFUSED, TrustOutlook, compare, trust_advice
 from heterofedsyn.hub.replies import Ask
 from heterofedsyn.marginals.statistics import Grouped, Statistic
 from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Part, Plan
 from heterofedsyn.protocol.terms import price_of
 from heterofedsyn.schema import Schema
@@ -99,12 +101,21 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Forecast:
-    """A study before it starts."""
+    """A study before it starts.
+
+    Attributes:
+        colluding: under secure aggregation, sites that may pool what they know.
+        quorum: under secure aggregation, sites that must be in every sum.
+        others: the same study with other budgets.
+        trusts: the same study under each trust model, from fewer runs, the same for all of them.
+    """
 
     method: str
     rows: int
     sites: int
     trust: str
+    colluding: int | None
+    quorum: int | None
     epsilon: float
     delta: float
     conversion: str
@@ -114,6 +125,7 @@ class Forecast:
     columns: tuple[ColumnForecast, ...]
     outlook: Outlook
     others: tuple[Outlook, ...]
+    trusts: tuple[TrustOutlook, ...]
     thresholds: tuple[Threshold, ...]
     advice: tuple[str, ...]
 
@@ -148,12 +160,16 @@ def forecast(
     columns = column_forecasts(
         draft.setting.schema, rows, [part for stage in stages for part in stage.parts], findings
     )
+    trust = plan.trust_model
+    trusts = compare(plan, method, lambda other: draft.beside(other, findings))
     told = thresholds(method, draft.setting, rows, plan.delta, plan.conversion)
     return Forecast(
         method=method.name,
         rows=rows,
         sites=len(plan.sites),
         trust=plan.trust,
+        colluding=trust.colluding if isinstance(trust, SecureAggregation) else None,
+        quorum=trust.quorum if isinstance(trust, SecureAggregation) else None,
         epsilon=plan.epsilon,
         delta=plan.delta,
         conversion=plan.conversion,
@@ -163,13 +179,15 @@ def forecast(
         columns=columns,
         outlook=outlook,
         others=tuple(
-            outlook if epsilon == plan.epsilon else draft.elsewhere(epsilon)
+            outlook if epsilon == plan.epsilon else draft.elsewhere(draft.at(epsilon))
             for epsilon in sorted({*epsilons, plan.epsilon})
         ),
+        trusts=trusts,
         thresholds=told,
         advice=(
             *([SEEDED] if draft.seed_decides() else []),
             *advice(schema, plan, method, rows, outlook, columns, told, draft.total_sigma(stages)),
+            *trust_advice(len(plan.sites), trust, trusts),
         ),
     )
 
@@ -191,18 +209,29 @@ class _Draft:
 
     def findings(self, *, thorough: bool = True) -> list[Finding]:
         """What dry runs find."""
-        runs = DryRuns(self.schema, self.plan, self.method, self.rows, self.seed, thorough)
-        return runs.run()
+        return self._runs(thorough=thorough).run()
 
-    def elsewhere(self, epsilon: float) -> Outlook:
-        """The same study at another epsilon, from fewer runs."""
-        plan = msgspec.structs.replace(self.plan, epsilon=epsilon)
+    def _runs(self, *, thorough: bool) -> DryRuns:
+        return DryRuns(self.schema, self.plan, self.method, self.rows, self.seed, thorough)
+
+    def at(self, epsilon: float) -> Plan:
+        """The plan with another epsilon."""
+        return msgspec.structs.replace(self.plan, epsilon=epsilon)
+
+    def beside(self, plan: Plan, findings: Sequence[Finding]) -> Outlook:
+        """Another plan from fewer runs; of this one, whose findings are there, from the same."""
+        if plan.trust_model != self.plan.trust_model:
+            return self.elsewhere(plan)
+        return self.outlook(findings[: self._runs(thorough=False).many])
+
+    def elsewhere(self, plan: Plan) -> Outlook:
+        """The same study by another plan, from fewer runs."""
         try:
             other = _Draft(self.schema, plan, self.method, self.rows, self.seed)
             return other.outlook(other.findings(thorough=False))
         except PrivacyRefusal:
             rho = plan.budget.rho
-            return Outlook(epsilon, rho, "refused", {}, None, 0, 0.0, None, None, None, 0)
+            return Outlook(plan.epsilon, rho, REFUSED, {}, None, 0, 0.0, None, None, None, 0)
 
     def seed_decides(self) -> bool:
         """Whether another seed of the study would lead to other questions."""
@@ -285,7 +314,7 @@ class _Draft:
 
     @cached_property
     def _weight(self) -> Weight:
-        return Weight(self.plan, max(self.plan.sites, key=len))
+        return Weight.of_plan(self.plan, max(self.plan.sites, key=len))
 
     def _planned(self, statistic: Statistic, cost: Budget) -> Planned:
         """One release, with the noise that a site would compute from the query."""

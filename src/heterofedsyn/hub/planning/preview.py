@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.hub.methods import make_method
 from heterofedsyn.hub.methods.base import Later, Setting
+from heterofedsyn.hub.planning.lengths import Weight
 from heterofedsyn.hub.replies import Ask, make_query
 from heterofedsyn.privacy.terms import Terms
-from heterofedsyn.protocol import Answer, Plan, Query, Released, encode
+from heterofedsyn.protocol import Query
 from heterofedsyn.protocol.limits import check_query
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.protocol.terms import price_of, stated_terms
@@ -24,8 +24,8 @@ class ForeseenRound:
     Attributes:
         fixed: known to the last integer; else all figures are the most there can be, and None
             where only the site's own limits hold.
-        bytes: of the site's answers.
-        parts: every release, if fixed.
+        bytes: of the site's answers, and of what hides and opens them.
+        parts: every release, if fixed, with the noise that protects for sure.
     """
 
     label: str
@@ -46,6 +46,8 @@ class Preview:
     Attributes:
         rho: of the whole study, at most; less than the rounds together, of which not all can
             cost the most.
+        rho_alone: of the same answers if more sites collude than may: each by itself.
+        once: bytes that leave before anything is asked.
     """
 
     site: str
@@ -53,6 +55,8 @@ class Preview:
     method: str
     rounds: tuple[ForeseenRound, ...]
     rho: float
+    rho_alone: float
+    once: int = 0
 
     @property
     def integers(self) -> int | None:
@@ -62,7 +66,7 @@ class Preview:
     @property
     def bytes(self) -> int | None:
         """The most bytes that leave."""
-        return _sum(round_.bytes for round_ in self.rounds)
+        return _sum([self.once, *(round_.bytes for round_ in self.rounds)])
 
 
 def preview(study: Study, site: str) -> Preview:
@@ -79,7 +83,7 @@ def preview(study: Study, site: str) -> Preview:
             f"method {plan.method!r} needs all rows in one place, which no federation gives it; "
             "it can be simulated only"
         )
-    weight = Weight(plan, site)
+    weight = Weight.of_plan(plan, site)
     ahead = [part for part in method.ahead(Setting.of(schema, plan)) if part.to in (None, site)]
     asked = [make_query(part, plan, 0) if isinstance(part, Ask) else part for part in ahead]
     for part in asked:  # all of them before a sketch is drawn to price one
@@ -89,7 +93,15 @@ def preview(study: Study, site: str) -> Preview:
         _fixed(part, study, weight) if isinstance(part, Query) else _later(part, weight)
         for part in asked
     )
-    return Preview(site, study.fingerprint, plan.method, rounds, plan.budget.rho)
+    return Preview(
+        site=site,
+        study=study.fingerprint,
+        method=plan.method,
+        rounds=rounds,
+        rho=plan.budget.rho,
+        rho_alone=plan.budget.times(plan.trust_model.alone_factor).rho,
+        once=weight.once,
+    )
 
 
 def _fixed(query: Query, study: Study, weight: Weight) -> ForeseenRound:
@@ -119,45 +131,6 @@ def _later(later: Later, weight: Weight) -> ForeseenRound:
         rho=later.cost.rho,
         bytes=weight.most(later.rounds, later.releases, later.integers),
     )
-
-
-class Weight:
-    """The length of a site's answers, which depends on nothing but the sizes of its releases."""
-
-    def __init__(self, plan: Plan, site: str) -> None:
-        def length(*parts: Released) -> int:
-            study = plan.fingerprint
-            answer = Answer(study=study, query=study, site=site, simulated=False, parts=parts)
-            return len(encode(answer))
-
-        self._empty = length()
-        nothing = Released(data=b"", sensitivity=1.0, sigma=1.0, rho=1.0)
-        self._release = length(nothing) - self._empty - _head(0)
-
-    def of(self, sizes: Sequence[int]) -> int:
-        """Bytes of one answer with releases of these sizes."""
-        found = self._empty + _list_head(len(sizes))
-        for size, times in Counter(sizes).items():
-            found += times * (self._release + _head(8 * size) + 8 * size)
-        return found
-
-    def most(self, rounds: int | None, releases: int | None, integers: int | None) -> int | None:
-        """Bytes that so many answers have at most."""
-        if rounds is None or releases is None or integers is None:
-            return None
-        answers = rounds * (self._empty + _list_head(releases))
-        # So many integers in one release are the most that its head can tell.
-        return answers + releases * (self._release + _head(8 * integers)) + 8 * integers
-
-
-def _head(many: int) -> int:
-    """Bytes by which msgpack tells the length of a buffer."""
-    return 2 if many < 2**8 else 3 if many < 2**16 else 5
-
-
-def _list_head(many: int) -> int:
-    """Bytes by which msgpack tells the length of a list, beyond the one of an empty list."""
-    return 0 if many < 2**4 else 2 if many < 2**16 else 4
 
 
 def _sum(figures: Iterable[int | None]) -> int | None:
