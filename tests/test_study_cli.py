@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from heterofedsyn.cli.app import run
-from heterofedsyn.cli.study import _line
+from heterofedsyn.cli.study import _line, _Shown
 from heterofedsyn.engines.nvflare.job import read_progress
-from heterofedsyn.engines.nvflare.progress import RoundProgress
+from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress
 from heterofedsyn.engines.nvflare.task import unpack
 from heterofedsyn.errors import EngineError
 from heterofedsyn.hub import Absence, make_method
@@ -210,6 +210,27 @@ def test_progress_has_one_line_for_every_step() -> None:
         "  round 2: pairs, open, from the journal",
         "  round 2: pairs, 3 releases, 2 of 2 sites answered, 0 B, within 10 s",
     ]
+
+
+def test_a_site_that_is_waited_for_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    step = RoundProgress(
+        round=1,
+        label="total",
+        parts=1,
+        step="masked",
+        again=True,
+        asked=("a", "b", "c"),
+        answered=("a",),
+        absent=(Absence("b", "refused (unavailable)"),),
+        seconds=10.0,
+    )
+    shown = _Shown()
+    for _ in range(2):
+        shown.show(Progress(study="s", rounds=(step,)))
+    assert capsys.readouterr().err.splitlines() == [
+        "  round 1: total, masked: b refused (unavailable), and is asked again"
+    ]
+    assert "waiting for b, c" in _line(step)
 
 
 def test_a_study_is_not_replaced_by_accident(

@@ -337,16 +337,32 @@ def _progress(hub: Hub, job: str, state: str) -> Progress | None:
 
 
 class _Shown:
-    """Shows every round, or every step of one, once when it is finished."""
+    """Shows every round, or every step of one, when it is finished, and whom it waits for before.
+
+    Nothing is shown twice.
+    """
 
     def __init__(self) -> None:
-        self._places: set[tuple[int, str]] = set()
+        self._lines: set[str] = set()
 
     def show(self, progress: Progress) -> None:
         for round_ in progress.rounds:
-            if round_.finished and round_.place not in self._places:
-                self._places.add(round_.place)
-                note(_line(round_))
+            lines = [_line(round_)] if round_.finished else _waiting(round_)
+            for line in lines:
+                if line not in self._lines:
+                    self._lines.add(line)
+                    note(line)
+
+
+def _waiting(round_: RoundProgress) -> list[str]:
+    """A line for every site that was not there and is asked again."""
+    from heterofedsyn.hub.replies import UNAVAILABLE
+
+    return [
+        f"  {_what(round_)}: {absence.site} {absence.reason}, and is asked again"
+        for absence in round_.absent
+        if absence.reason == UNAVAILABLE and round_.again
+    ]
 
 
 def _line(done: RoundProgress) -> str:
@@ -360,7 +376,8 @@ def _line(done: RoundProgress) -> str:
         f"{size(sum(done.received.values()))}, within {done.seconds:.0f} s"
     )
     if not done.finished:
-        text += ", still asking"
+        left = [site for site in done.asked if site not in done.answered]
+        text += f", waiting for {', '.join(left)}"
     return "; ".join([text, *(f"{absence.site} {absence.reason}" for absence in done.absent)])
 
 
