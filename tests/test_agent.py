@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import heterofedsyn.site.agent as agent_module
+import heterofedsyn.site.shelf as shelf_module
 from agent_support import (
     NOW,
     SCHEMA,
@@ -348,7 +349,7 @@ def test_an_answer_that_would_take_many_minutes_of_noise_is_refused(tmp_path: Pa
 
 
 def test_cheap_queries_come_to_an_end(site: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_module, "MOST_QUERIES", 5)
+    monkeypatch.setattr(shelf_module, "MOST_QUERIES", 5)
     study = approved_study(site.settings)
     for i in range(5):
         site.agent.answer(ask(study, PAIR, share=1e-6, label=f"{i}"))
@@ -356,7 +357,7 @@ def test_cheap_queries_come_to_an_end(site: Setup, monkeypatch: pytest.MonkeyPat
     assert refused.reason is Reason.OVER_THE_CAP
     site.agent.answer(ask(study, PAIR, share=1e-6, label="0"))
     other = approved_study(site.settings, seed=9)
-    monkeypatch.setattr(agent_module, "MOST_STUDY_INTEGERS", 30)
+    monkeypatch.setattr(shelf_module, "MOST_STUDY_INTEGERS", 30)
     for i in range(2):
         site.agent.answer(ask(other, PAIR, share=1e-6, label=f"{i}"))
     assert site.refusal(ask(other, PAIR, label="more")).reason is Reason.OVER_THE_CAP

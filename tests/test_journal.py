@@ -155,17 +155,17 @@ def test_a_damaged_round_or_one_of_another_query_is_refused(tmp_path: Path) -> N
     journal = Journal.create(tmp_path / "rounds", study)
     drive(of_study(study), sites.carry, journal)
     first, second = sorted((tmp_path / "rounds").glob("*.round"))
-    query = asked(study).query
+    request = asked(study)
     data = first.read_bytes()
     for damaged in (b"", data[:-1], data[:60], data.replace(b"one-way", b"one-wax"), b"x" + data):
         first.write_bytes(damaged)
         with pytest.raises(JournalError, match="damaged"):
-            journal.find(query)
+            journal.find(request)
     first.write_bytes(second.read_bytes())
     with pytest.raises(JournalError, match="another query"):
-        journal.find(query)
+        journal.find(request)
     first.write_bytes(data)
-    assert journal.find(query) is not None
+    assert journal.find(request) is not None
 
 
 def test_a_journal_is_for_the_hub_alone(tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ from site_support import make_study
 
 pytestmark = pytest.mark.thorough
 
+REQUEST = asked(study_of("allmarg", quorum=2)[0])
+
 
 def reply(**fields: Any) -> Shareable:
     found = make_reply(ReturnCode.OK)
@@ -67,33 +69,33 @@ def good() -> Answer:
 def test_nvflare_answer_with_the_noise_of_a_simulation_does_not_count() -> None:
     answer = msgspec.structs.replace(good(), simulated=True)
     sent = reply(**{ANSWER: encode(answer)})
-    assert read_reply("one", sent) == Absence("one", "used the noise of a simulation")
-    assert read_reply("one", sent, simulated=True) == answer
+    assert read_reply(REQUEST, "one", sent) == Absence("one", "used the noise of a simulation")
+    assert read_reply(REQUEST, "one", sent, simulated=True) == answer
     assert not StudyController.takes_simulated
 
 
 @pytest.mark.quick
 def test_nvflare_answer_is_taken_from_the_site_that_sent_it() -> None:
     answer = good()
-    assert read_reply("one", reply(**{ANSWER: encode(answer)})) == answer
-    other: Reply = read_reply("two", reply(**{ANSWER: encode(answer)}))
+    assert read_reply(REQUEST, "one", reply(**{ANSWER: encode(answer)})) == answer
+    other: Reply = read_reply(REQUEST, "two", reply(**{ANSWER: encode(answer)}))
     assert other == Absence("two", "answered for another site")
 
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_nvflare_refusal_has_one_of_four_reasons(reason: Reason) -> None:
-    found = read_reply("one", reply(**{REASON: reason.value}))
+    found = read_reply(REQUEST, "one", reply(**{REASON: reason.value}))
     assert found == Absence("one", f"refused ({reason})")
 
 
 @pytest.mark.parametrize("reason", ["age 93 is unknown", "", 7, ["over the cap"], b"malformed"])
 def test_nvflare_words_of_a_site_never_reach_the_release(reason: object) -> None:
-    assert read_reply("one", reply(**{REASON: reason})) == Absence("one", "refused (unavailable)")
+    assert read_reply(REQUEST, "one", reply(**{REASON: reason})) == Absence("one", "refused (unavailable)")
 
 
 @pytest.mark.parametrize("answer", [b"", b"\xff" * 40, "text", None, 3, encode(good())[:-1]])
 def test_nvflare_garbage_is_no_answer(answer: object) -> None:
-    found = read_reply("one", reply(**{ANSWER: answer}))
+    found = read_reply(REQUEST, "one", reply(**{ANSWER: answer}))
     assert found == Absence("one", "sent something else than an answer")
 
 
@@ -101,7 +103,7 @@ def test_nvflare_garbage_is_no_answer(answer: object) -> None:
 def test_nvflare_failed_task_is_a_site_that_is_unavailable() -> None:
     found = make_reply(ReturnCode.EXECUTION_EXCEPTION)
     found[ANSWER] = encode(good())
-    assert read_reply("one", found) == Absence("one", "refused (unavailable)")
+    assert read_reply(REQUEST, "one", found) == Absence("one", "refused (unavailable)")
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def _() -> None:
 
 @consented("an agent answers under secure aggregation", "consent under secure aggregation")
 @instead_of(at.consent.check_trust)
-def _(true: Any, study: Any) -> Any:
+def _(true: Any, settings: Any, study: Any) -> Any:
     return None
 
 

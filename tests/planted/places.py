@@ -37,12 +37,12 @@ from heterofedsyn.simulate.synthesizer import FederatedSynthesizer
 from heterofedsyn.site import _spark_tasks as spark_tasks
 from heterofedsyn.site import consent, receipt, selfcheck, server, spark_counting
 from heterofedsyn.site.agent import Agent
-from heterofedsyn.site.agent import _Shelf as Shelf
+from heterofedsyn.site.shelf import Shelf
 from heterofedsyn.site.answering import Desk, Price, Site, Store
 from heterofedsyn.site.ledger import agreement, durable, repair
 from heterofedsyn.site.ledger.books import Books
-from heterofedsyn.site.ledger.books import _Index as Index
 from heterofedsyn.site.ledger.entries import Charged, Repaired
+from heterofedsyn.site.ledger.index import Index
 from heterofedsyn.site.server import Service
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.sources import _rowwise as rowwise

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
 from heterofedsyn._version import __version__
-from heterofedsyn.audit import coupling, game, histories, noise
+from heterofedsyn.audit import coupling, game, histories, noise, sums
 from heterofedsyn.audit.effort import Effort
 from heterofedsyn.audit.findings import Audit, Broken, Check, Finding, Layer, Verdict
 from heterofedsyn.errors import HeterofedsynError, UsageError, did_you_mean
@@ -22,6 +22,10 @@ LAYERS: dict[str, tuple[str, Layer]] = {
     "ledger": (
         "is every release charged, once, whatever crashes or is restored?",
         histories.checks,
+    ),
+    "sums": (
+        "can a hub that lies, with sites in league, learn more than sums?",
+        sums.checks,
     ),
 }
 """Every layer by name: the question it answers, and its checks."""

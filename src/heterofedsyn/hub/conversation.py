@@ -1,14 +1,13 @@
 """A whole study without input or output: requests go out, checked rounds come in, a release comes.
 
 Simulation, engines, audit and plan drive the same generator; none of them says again what a study
-does. A query may need several exchanges with each site, each a request with a step of its own:
-`_round` is where they stand, and whoever drives carries and keeps them one by one.
+does. A query may need several exchanges with each site, each a request with a step of its own (see
+`steps`): whoever drives carries and keeps them one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from heterofedsyn.errors import ProtocolError, UsageError
@@ -19,7 +18,6 @@ from heterofedsyn.hub.release import Missed, Release, RunRecord, Scaled
 from heterofedsyn.hub.release.differences import differences
 from heterofedsyn.hub.release.statement import state
 from heterofedsyn.hub.replies import (
-    ANSWER,
     NO_ANSWER,
     NOT_ASKED,
     SUM,
@@ -28,70 +26,16 @@ from heterofedsyn.hub.replies import (
     Reply,
     Round,
     make_query,
-    receive,
 )
-from heterofedsyn.privacy.terms import Terms
-from heterofedsyn.protocol import Plan, Query, Study
-from heterofedsyn.protocol.limits import check_query
-from heterofedsyn.protocol.terms import guaranteed, hears_sums, of_the_sum, terms_of
-from heterofedsyn.schema import Domain, Schema
+from heterofedsyn.hub.requests import Request
+from heterofedsyn.hub.steps import hidden_round, offered_keys
+from heterofedsyn.protocol import Plan, Study
+from heterofedsyn.protocol.aggregation import OfferedKey
+from heterofedsyn.protocol.terms import hears_sums
+from heterofedsyn.schema import Schema
 
 Said = TypeVar("Said")
 Told = TypeVar("Told")
-
-
-@dataclass(frozen=True, eq=False)
-class Request:
-    """One exchange: what is asked of whom, and on what terms they must answer.
-
-    Attributes:
-        roll: who takes part.
-        terms: on which each site releases.
-        most_rows: that a site may have; one that tells of more has not answered.
-        step: which of the exchanges about the query it is.
-    """
-
-    query: Query
-    asked: tuple[str, ...]
-    terms: tuple[Terms, ...]
-    plan: Plan
-    roll: Roll
-    most_rows: int | None = None
-    step: str = ANSWER
-
-    @classmethod
-    def of(
-        cls, query: Query, domain: Domain, plan: Plan, roll: Roll, most_rows: int | None = None
-    ) -> Request:
-        """The request for a query; it is refused here before hub or site do any work for it.
-
-        Raises:
-            ProtocolError: if the method asks for more than any site answers.
-        """
-        if query.to is not None and query.to not in plan.sites:
-            raise UsageError(
-                f"query {query.label!r} is for {query.to!r}, which is no site of the study"
-            )
-        check_query(query, domain)
-        asked = roll.asked(query)
-        terms = tuple(terms_of(part, domain, plan) for part in query.parts)
-        return cls(query, asked, terms, plan, roll, most_rows)
-
-    @property
-    def stated(self) -> tuple[Terms, ...]:
-        """The same with the noise that protects a record for sure."""
-        return tuple(guaranteed(terms, self.plan.trust_model) for terms in self.terms)
-
-    def check(self, replies: Sequence[Reply]) -> Round:
-        """The round that comes of these replies; whoever carried them may keep it.
-
-        Raises:
-            QuorumLost: if too few sites are left, or they have too few of all rows.
-        """
-        many = len(self.plan.sites) if SUM in self.asked else 1
-        terms = [of_the_sum(each, many) for each in self.terms]
-        heard = receive(self.query, terms, replies, self.asked, self.plan, self.most_rows)
-        return self.roll.take(replace(heard, terms=self.stated))
 
 
 Conversation = Generator[Request, Round, Release]
@@ -105,6 +49,7 @@ def converse(
     most_rows: int | None = None,
     *,
     summed: bool | None = None,
+    masked: bool = False,
 ) -> Conversation:
     """Run a study; whoever drives the generator carries the messages and keeps what came back.
 
@@ -117,16 +62,24 @@ def converse(
         most_rows: that a site may have; one that tells of more has not answered.
         summed: whether whoever drives adds up the answers of all sites; as the plan's trust model
             says unless given.
+        masked: whether sites hide their answers from the hub instead, which adds them up itself.
     """
     if plan.schema != schema.fingerprint:
         raise UsageError("the plan was made for another schema; make a new plan")
     rounds: list[Round] = []
-    roll = Roll.of(plan, quorum, summed=hears_sums(plan) if summed is None else summed)
+    summed = hears_sums(plan) if summed is None else summed
+    roll = Roll.of(plan, quorum, summed=summed, masked=masked)
     asking = method.conduct(Setting.of(schema, plan))
     turn: Ask | Outcome = _next(asking)
+    keys: tuple[OfferedKey, ...] = ()
     while isinstance(turn, Ask):
         query = make_query(turn, plan, len(rounds))
-        round_ = yield from _round(Request.of(query, schema.domain, plan, roll, most_rows))
+        request = Request.of(query, schema.domain, plan, roll, most_rows)
+        if masked:
+            keys = keys or (yield from offered_keys(request))
+            round_ = yield from hidden_round(request, keys)
+        else:
+            round_ = yield from _round(request)
         rounds.append(round_)
         roll = round_.roll or roll
         turn = _next(asking, round_)
@@ -159,17 +112,17 @@ def _next(conversation: Generator[Said, Round, Told], round_: Round | None = Non
 
 
 class Rounds(Protocol):
-    """Where finished rounds are kept."""
+    """Where finished rounds, and the steps of a round, are kept."""
 
-    def find(self, query: Query, step: str) -> tuple[Reply, ...] | None:
-        """What came of this step of a query, if it was taken before."""
+    def find(self, request: Request) -> tuple[Reply, ...] | None:
+        """What came of this request, if it was carried before."""
         ...
 
-    def begin(self, query: Query, step: str) -> None:
-        """Remember what is about to be sent; refuse another query in the same round."""
+    def begin(self, request: Request) -> None:
+        """Remember what is about to be sent; refuse anything else in the same place."""
         ...
 
-    def keep(self, query: Query, step: str, replies: Sequence[Reply]) -> None:
+    def keep(self, request: Request, replies: Sequence[Reply]) -> None:
         """Remember what came of it."""
         ...
 
@@ -186,13 +139,12 @@ def drive(conversation: Conversation, carry: Carrier, rounds: Rounds | None = No
     """
     turn: Request | Release = _next(conversation)
     while isinstance(turn, Request):
-        query, step = turn.query, turn.step
-        kept = None if rounds is None else rounds.find(query, step)
+        kept = None if rounds is None else rounds.find(turn)
         if rounds is not None and kept is None:
-            rounds.begin(query, step)
+            rounds.begin(turn)
         round_ = turn.check(carry(turn) if kept is None else kept)
         if rounds is not None and kept is None:
-            rounds.keep(query, step, round_.replies)
+            rounds.keep(turn, round_.replies)
         turn = _next(conversation, round_)
     return turn
 
@@ -201,7 +153,9 @@ def of_study(study: Study) -> Conversation:
     """The conversation that a study file agrees on."""
     plan = study.plan
     method = make_method(plan.method, plan.settings)
-    return converse(study.encoding, plan, method, study.quorum, study.most_rows)
+    return converse(
+        study.encoding, plan, method, study.quorum, study.most_rows, masked=bool(plan.roster)
+    )
 
 
 def _release(
@@ -230,9 +184,9 @@ def _release(
 
 
 def _missed(rounds: Sequence[Round], plan: Plan) -> tuple[Missed, ...]:
-    """Every round that a site missed: the first with its reason, then those it was left out of."""
+    """Every round that a site missed, with its reason, and those it was left out of for that."""
     missed: list[Missed] = []
-    gone: set[str] = set()
+    gone: frozenset[str] = frozenset()
     for round_ in rounds:
         number, label = round_.query.number + 1, round_.query.label
         reasons = {absence.site: absence.reason for absence in round_.absent}
@@ -241,7 +195,7 @@ def _missed(rounds: Sequence[Round], plan: Plan) -> tuple[Missed, ...]:
                 missed.append(Missed(site, number, label, _published(reasons[site])))
             elif site in gone and round_.query.to in (None, site):
                 missed.append(Missed(site, number, label, NOT_ASKED))
-        gone.update(reasons)
+        gone = round_.roll.missing if round_.roll else gone
     return tuple(missed)
 
 

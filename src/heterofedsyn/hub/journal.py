@@ -13,14 +13,17 @@ import msgspec
 
 from heterofedsyn._files import file_written_whole
 from heterofedsyn.errors import JournalError, UsageError
-from heterofedsyn.hub.replies import ANSWER, Absence, Reply
-from heterofedsyn.protocol import Answer, Query, Study, decode, encode
+from heterofedsyn.hub.replies import Absence, Reply
+from heterofedsyn.hub.requests import Request
+from heterofedsyn.protocol import Study, decode, encode
 
 _STUDY = "study.toml"
 _MAGIC = b"heterofedsyn round 1 "
 
 
 class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What came of a request; `query` is what was sent."""
+
     query: bytes
     answers: tuple[bytes, ...]
     absent: tuple[Absence, ...]
@@ -28,7 +31,10 @@ class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Journal:
-    """A folder with one file per query that was sent and one per finished round, written whole."""
+    """A folder with a file for every request that was sent and one for what came of it.
+
+    Each is written whole. Under secure aggregation the steps of a round have files of their own.
+    """
 
     folder: Path
 
@@ -65,16 +71,16 @@ class Journal:
 
     @property
     def finished(self) -> int:
-        """How many rounds are kept."""
+        """How many rounds, or steps of rounds, are kept."""
         return len(list(self.folder.glob("*.round")))
 
-    def find(self, query: Query, step: str = ANSWER) -> tuple[Reply, ...] | None:
-        """What came of this step of a query, if it was finished.
+    def find(self, request: Request) -> tuple[Reply, ...] | None:
+        """What came of a request, if it was finished.
 
         Raises:
-            JournalError: if the file is damaged, or holds another query.
+            JournalError: if the file is damaged, or holds another request.
         """
-        path = self._path(query, step, "round")
+        path = self._path(request, "round")
         try:
             data = path.read_bytes()
         except FileNotFoundError:
@@ -85,23 +91,23 @@ class Journal:
         if head != _MAGIC + _digest(body):
             raise JournalError(f"{path} is damaged; bring it back from a copy")
         kept = msgspec.msgpack.decode(body, type=_Kept)
-        if kept.query != encode(query):
+        if kept.query != request.sent:
             raise JournalError(
                 f"{path} holds another query than this version of heterofedsyn would ask; resume "
                 "with the version that the study was started with"
             )
-        return (*(decode(answer, Answer) for answer in kept.answers), *kept.absent)
+        return (*(decode(answer, request.kind) for answer in kept.answers), *kept.absent)
 
-    def begin(self, query: Query, step: str = ANSWER) -> None:
-        """Keep a query before it is sent: sites may pay for it, and only the same one is free.
+    def begin(self, request: Request) -> None:
+        """Keep what is asked before it is sent: sites may pay for it, and only the same is free.
 
         Raises:
             JournalError: if another query was sent in this round, so that sites would pay twice.
         """
-        path = self._path(query, step, "query")
-        message = encode(query)
+        path = self._path(request, "query")
+        sent = request.sent
         try:
-            if path.read_bytes() != message:
+            if path.read_bytes() != sent:
                 raise JournalError(
                     f"{path} holds another query than would be asked now, and sites may have paid "
                     "for it; resume with the version of heterofedsyn and the machine that the "
@@ -109,25 +115,24 @@ class Journal:
                 )
         except FileNotFoundError:
             with file_written_whole(path) as partial:
-                partial.write_bytes(message)
+                partial.write_bytes(sent)
         except OSError as error:
             raise JournalError(f"cannot read {path}: {error.strerror}") from None
 
-    def keep(self, query: Query, step: str, replies: Sequence[Reply]) -> None:
-        """Keep a finished step; it is on the disk when this returns."""
+    def keep(self, request: Request, replies: Sequence[Reply]) -> None:
+        """Keep what came of a request; it is on the disk when this returns."""
         body = msgspec.msgpack.encode(
             _Kept(
-                encode(query),
-                tuple(encode(reply) for reply in replies if isinstance(reply, Answer)),
+                request.sent,
+                tuple(encode(reply) for reply in replies if isinstance(reply, request.kind)),
                 tuple(reply for reply in replies if isinstance(reply, Absence)),
             )
         )
-        with file_written_whole(self._path(query, step, "round")) as partial:
+        with file_written_whole(self._path(request, "round")) as partial:
             partial.write_bytes(_MAGIC + _digest(body) + b"\n" + body)
 
-    def _path(self, query: Query, step: str, kind: str) -> Path:
-        name = f"{query.number + 1:04}"
-        return self.folder / (f"{name}.{kind}" if step == ANSWER else f"{name}-{step}.{kind}")
+    def _path(self, request: Request, kind: str) -> Path:
+        return self.folder / f"{request.place}.{kind}"
 
 
 @contextmanager

@@ -6,12 +6,39 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from heterofedsyn.errors import QuorumLost
+from heterofedsyn.errors import ProtocolError, QuorumLost
 from heterofedsyn.hub.replies import SUM, Round
-from heterofedsyn.protocol import Plan, Query
+from heterofedsyn.protocol import Part, Plan, Query, Released
 
 MOST_FACTOR = 10.0
 """By which sums over fewer sites may be multiplied: beyond, too little is known of the others."""
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A total by inverse variance.
+
+    Attributes:
+        weighed: the sum of precision times total.
+    """
+
+    weighed: float = 0.0
+    precision: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.weighed / self.precision
+
+    @property
+    def error(self) -> float:
+        return math.sqrt(1 / self.precision)
+
+    def and_more(self, released: Released) -> _Told:
+        """The same with what another table tells."""
+        values = released.values
+        precision = 1 / (released.sigma**2 * values.size)
+        weighed = self.weighed + precision * float(values.sum())
+        return _Told(weighed, self.precision + precision)
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,20 +53,26 @@ class Roll:
 
     Attributes:
         sites: all sites of the plan, or the one name under which their sum answers.
-        totals: each site's own noisy total, as `(sum of precision * total, sum of precision)`.
+        totals: noisy totals by whom they are over, in the order in which they were told.
     """
 
     sites: tuple[str, ...]
     quorum: int
     missing: frozenset[str] = frozenset()
-    totals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    totals: Mapping[frozenset[str], _Told] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: Plan, quorum: int | None, *, summed: bool) -> Roll:
-        """Everyone, or their sum; all must answer unless a quorum is given."""
-        if summed:
-            return cls((SUM,), 1)
-        return cls(plan.sites, len(plan.sites) if quorum is None else quorum)
+    def of(cls, plan: Plan, quorum: int | None, *, summed: bool, masked: bool = False) -> Roll:
+        """Everyone, or their sum; all must answer unless a quorum is given.
+
+        Args:
+            summed: whether whoever drives adds up the answers of all sites.
+            masked: whether sites hide their answers in sums.
+        """
+        needed = len(plan.sites) if quorum is None else quorum
+        if masked:
+            return Sets(plan.sites, needed)
+        return cls((SUM,), 1) if summed else cls(plan.sites, needed)
 
     def take(self, round_: Round) -> Round:
         """The round with the factor that its sums need, and with who takes part after it.
@@ -72,20 +105,20 @@ class Roll:
 
     def _fitted(self, round_: Round) -> Round:
         """The round with the factor that its sums need, if those who answered can speak for all."""
-        present = {answer.site for answer in round_.answers}
+        present = {frozenset({answer.site}) for answer in round_.answers}
         if (
             round_.query.to is not None
             or not present <= {*self.totals}
             or present == {*self.totals}
         ):
             return round_
-        whole = math.fsum(total / precision for total, precision in self.totals.values())
-        part = math.fsum(self.totals[site][0] / self.totals[site][1] for site in present)
-        error = math.sqrt(math.fsum(1 / self.totals[site][1] for site in present))
+        whole = math.fsum(told.total for told in self.totals.values())
+        part = math.fsum(self.totals[site].total for site in present)
+        error = math.sqrt(math.fsum(1 / self.totals[site].precision for site in present))
         # A total below its own noise tells nothing to divide by.
         factor = max(1.0, whole / max(part, error))
         if factor > MOST_FACTOR:
-            gone = ", ".join(repr(site) for site in self.sites if site not in present)
+            gone = ", ".join(repr(site) for site in self.sites if frozenset({site}) not in present)
             raise QuorumLost(
                 f"query {round_.query.label!r}: the sites that answered told of {part:,.0f} rows, "
                 f"all of {whole:,.0f}, which is beyond {MOST_FACTOR:g} times as many; resume when "
@@ -93,15 +126,67 @@ class Roll:
             )
         return replace(round_, factor=factor)
 
-    def _told(self, round_: Round) -> dict[str, tuple[float, float]]:
+    def _told(self, round_: Round) -> dict[frozenset[str], _Told]:
         """The totals after this round, by inverse variance."""
         totals = dict(self.totals)
         for answer in round_.answers:
+            over = frozenset(round_.members or {answer.site})
             for part, released in zip(round_.query.parts, answer.parts, strict=True):
-                if part.statistic.tells_total:
-                    values = released.values
-                    precision = 1 / (released.sigma**2 * values.size)
-                    told, weight = totals.get(answer.site, (0.0, 0.0))
-                    told += precision * float(values.sum())
-                    totals[answer.site] = (told, weight + precision)
+                if self._tells(part):
+                    totals[over] = totals.get(over, _Told()).and_more(released)
         return totals
+
+    def _tells(self, part: Part) -> bool:
+        """Whether totals are taken from the answer to a part."""
+        return part.statistic.tells_total
+
+
+@dataclass(frozen=True, eq=False)
+class Sets(Roll):
+    """Who takes part where sites hide their answers in sums: all of them, in every round.
+
+    A site that misses a sum is asked again for the next, so sums may be over different sets. Each
+    is multiplied by the ratio of noisy totals: of the first set that told one, over its own. What
+    a table of pairs adds up to counts as well: often nothing else is known of a set.
+    """
+
+    def take(self, round_: Round) -> Round:
+        """The round with the factor that its sum needs, and with what is known after it.
+
+        Raises:
+            ProtocolError: if the sum cannot be true, or is over too few of all rows.
+        """
+        for absence in round_.absent:
+            raise ProtocolError(
+                f"the sum of query {round_.query.label!r} over {len(round_.members)} sites cannot "
+                f"be true: it {absence.reason}; nobody can say which site is at fault, so make the "
+                "study anew with sites that you are sure of"
+            )
+        after = replace(self, totals=self._told(round_))
+        return replace(round_, factor=after._factor(round_), roll=after)
+
+    def _factor(self, round_: Round) -> float:
+        """What makes this sum comparable with the first; 1 where there is nothing to go by."""
+        own = frozenset(round_.members)
+        first = next(iter(self.totals), own)
+        if own == first or own not in self.totals:
+            return 1.0
+        # A total below its own noise tells nothing to divide by.
+        whole, part = (
+            max(told.total, told.error) for told in (self.totals[s] for s in (first, own))
+        )
+        factor = whole / part
+        if own < first:
+            factor = max(1.0, factor)
+        elif own > first:
+            factor = min(1.0, factor)
+        if not 1 / MOST_FACTOR <= factor <= MOST_FACTOR:
+            raise ProtocolError(
+                f"query {round_.query.label!r}: the sites of its sum told of {part:,.0f} rows, "
+                f"those of the first sum of {whole:,.0f}, which is beyond {MOST_FACTOR:g} times as "
+                "many or as few; make the study anew, with a larger quorum"
+            )
+        return factor
+
+    def _tells(self, part: Part) -> bool:
+        return part.statistic.partitions

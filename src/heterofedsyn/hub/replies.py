@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -16,6 +16,8 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Answer, Part, Plan, Query, Released, decode
+from heterofedsyn.protocol.aggregation import Masked, OfferedKey, Opened, Vote
+from heterofedsyn.protocol.codec import Said
 from heterofedsyn.protocol.refusal import Reason
 from heterofedsyn.synthesis import Measured, Measurement
 
@@ -37,7 +39,7 @@ TOO_MANY = "told of more rows than the study lets a site have"
 TOO_FEW = "told counts far below any that rows give"
 
 _LARGEST = 2**53
-_SLACK = 8.0
+SLACK = 8.0
 """Standard deviations; an honest site goes beyond in one of 10^6 studies of 10^8 integers."""
 
 
@@ -69,19 +71,26 @@ class Absence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 UNAVAILABLE = Absence.refused("", Reason.UNAVAILABLE).reason
 
-Reply: TypeAlias = Answer | Absence
+Step: TypeAlias = OfferedKey | Masked | Vote | Opened
+"""What a site says on the way to a sum."""
+
+Reply: TypeAlias = Answer | Step | Absence
 """What comes of asking one site."""
+
+Heard = TypeVar("Heard", Answer, OfferedKey, Masked, Vote, Opened)
 
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """Checked answers to one query; order of arrival does not matter.
+    """Checked replies to one query, or to one step of it; order of arrival does not matter.
 
     Attributes:
         absent: sites that were asked but have no answer that counts.
         terms: how every part must have been released.
         factor: what makes sums over fewer sites comparable with those over all; see `Roll`.
         roll: who takes part after it.
+        said: what came of asking each site for the last step on the way to a sum.
+        members: the sites whose sum answers; none where each answers for itself.
     """
 
     query: Query
@@ -90,16 +99,18 @@ class Round:
     terms: tuple[Terms, ...] = ()
     factor: float = 1.0
     roll: Roll | None = None
+    said: tuple[Step | Absence, ...] = ()
+    members: tuple[str, ...] = ()
 
     @property
     def asked(self) -> frozenset[str]:
         """The sites that may have been charged, or `SUM`, which is all of them."""
-        return frozenset(reply.site for reply in self.replies)
+        return frozenset([*(a.site for a in self.answers), *(a.site for a in self.absent)])
 
     @property
     def replies(self) -> tuple[Reply, ...]:
         """One for every site that was asked."""
-        return (*self.answers, *self.absent)
+        return (*self.answers, *self.said, *self.absent)
 
     def totals(self) -> list[Noisy]:
         """For every part, the sum over sites; its variance is the sum of theirs."""
@@ -139,17 +150,22 @@ def read_answer(site: str, data: object, *, simulated: bool = False) -> Reply:
     Args:
         simulated: whether the noise of a simulation is good enough.
     """
+    return read_said(site, data, Answer, simulated=simulated)
+
+
+def read_said(site: str, data: object, kind: type[Said], *, simulated: bool = False) -> Reply:
+    """What a site's bytes say, if it is of this kind; see `read_answer`."""
     try:
-        answer = decode(data, Answer) if isinstance(data, bytes) else None
+        said = decode(data, kind) if isinstance(data, bytes) else None
     except ProtocolError:
-        answer = None
-    if answer is None:
+        said = None
+    if said is None:
         return Absence(site, "sent something else than an answer")
-    if answer.site != site:
+    if said.site != site:
         return Absence(site, "answered for another site")
-    if answer.simulated and not simulated:
+    if isinstance(said, Answer | Masked) and said.simulated and not simulated:
         return Absence(site, "used the noise of a simulation")
-    return answer
+    return said
 
 
 def receive(
@@ -166,18 +182,17 @@ def receive(
     not looked at.
 
     Args:
-        most_rows: that a site may have; answers that so many rows cannot give do not count.
+        most_rows: that an answer may tell of; one that so many rows cannot give does not count.
     """
     fingerprint = query.fingerprint
     answers: list[Answer] = []
     absent: list[Absence] = []
     for site in sorted(asked):
-        reply = _single(site, [reply for reply in replies if reply.site == site])
+        reply = single(site, replies, Answer)
         if isinstance(reply, Answer):
             fault = _fault(query, fingerprint, terms, reply)
             if fault is None and most_rows is not None:
-                rows = most_rows * (len(plan.sites) if site == SUM else 1)
-                fault = _beyond(query, terms, reply, rows, plan.rows_per_unit)
+                fault = _beyond(query, terms, reply, most_rows, plan.rows_per_unit)
             reply = Absence(site, fault) if fault else reply
         if isinstance(reply, Answer):
             answers.append(reply)
@@ -186,10 +201,17 @@ def receive(
     return Round(query, tuple(answers), tuple(absent), tuple(terms))
 
 
-def _single(site: str, replies: Sequence[Reply]) -> Reply:
-    if not replies:
+def single(site: str, replies: Sequence[Reply], kind: type[Heard]) -> Heard | Absence:
+    """The one reply of a site, if it is of this kind."""
+    own = [reply for reply in replies if reply.site == site]
+    if not own:
         return Absence(site, NO_ANSWER)
-    return replies[0] if len(replies) == 1 else Absence(site, "answered more than once")
+    if len(own) > 1:
+        return Absence(site, "answered more than once")
+    (reply,) = own
+    if isinstance(reply, kind | Absence):
+        return reply
+    return Absence(site, "sent something else than an answer")
 
 
 def _fault(query: Query, fingerprint: str, terms: Sequence[Terms], answer: Answer) -> str | None:
@@ -211,7 +233,7 @@ def _beyond(
     """
     for part, agreed, released in zip(query.parts, terms, answer.parts, strict=True):
         values = released.values.astype(np.float64)
-        most, slack = rows * agreed.sensitivity / rows_per_unit, _SLACK * agreed.sigma
+        most, slack = rows * agreed.sensitivity / rows_per_unit, SLACK * agreed.sigma
         least = -most
         if part.statistic.partitions:
             least = 0.0

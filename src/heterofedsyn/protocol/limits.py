@@ -46,9 +46,17 @@ BYTES_AROUND = 512
 """The most that an answer holds beside its integers: for each part, and once."""
 
 
-def most_answer_bytes(integers: int, parts: int) -> int:
-    """A length that no answer with so many integers in so many parts exceeds."""
-    return 8 * integers + BYTES_OF_A_PART * parts + BYTES_AROUND
+BYTES_OF_A_SHARE = 256
+"""The most that a masked answer holds for each other site."""
+
+
+def most_answer_bytes(integers: int, parts: int, sites: int = 0) -> int:
+    """A length that no answer with so many integers in so many parts exceeds.
+
+    Args:
+        sites: among which a masked answer is shared.
+    """
+    return 8 * integers + BYTES_OF_A_PART * parts + BYTES_OF_A_SHARE * sites + BYTES_AROUND
 
 
 MOST_ANSWER_BYTES = most_answer_bytes(MOST_INTEGERS, MOST_PARTS)

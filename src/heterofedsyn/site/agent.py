@@ -12,16 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from heterofedsyn._words import Pace, short
-from heterofedsyn.errors import BudgetExceeded
+from heterofedsyn.errors import ProtocolError
 from heterofedsyn.marginals.counts import Counts
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise
-from heterofedsyn.protocol.codec import decode, study_of
+from heterofedsyn.protocol.aggregation import AskKey, AskMasked, AskOpened, AskVote
+from heterofedsyn.protocol.codec import Asked, decode_asked, study_of
 from heterofedsyn.protocol.messages import Query
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.refusal import Reason, Refused, words_of
 from heterofedsyn.protocol.study import Study
+from heterofedsyn.protocol.terms import hears_sums
 from heterofedsyn.schema import Schema, with_atoms
-from heterofedsyn.site.answering import Desk, Price
+from heterofedsyn.site.answering import Desk
 from heterofedsyn.site.consent import (
     approved,
     approved_last,
@@ -32,17 +34,13 @@ from heterofedsyn.site.consent import (
 from heterofedsyn.site.counting import count
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.log import PacedLog
+from heterofedsyn.site.member import Member
 from heterofedsyn.site.schedule import on_tick
 from heterofedsyn.site.settings import Limits, SiteSettings
+from heterofedsyn.site.shelf import Shelf
+from heterofedsyn.site.signing import Identity
 from heterofedsyn.site.turns import Turns
 from heterofedsyn.sources import open_source
-
-MOST_QUERIES = 4096
-"""The most queries of one study, so that a hub that pays next to nothing cannot go on for ever."""
-
-MOST_STUDY_INTEGERS = 2**27
-"""The most integers released to one study: an hour of drawing noise. Their queries are kept with
-them, so what they take on disk has a limit of its own, in bytes (`SiteSettings.study_bytes`)."""
 
 MOST_WAITING = 60
 """Queries that may wait for their turn; below the service's connections, so that all can try."""
@@ -165,12 +163,27 @@ class Agent:
         return self._settings.limits.strictest(now.limits)
 
     def _answer(self, message: bytes, now: SiteSettings, limits: Limits) -> bytes:
-        query = decode(message, Query)
+        asked = decode_asked(message)
         account = self._books.account
-        study, consent = approved(self._settings, query.study, account)
+        study, consent = approved(self._settings, asked.study, account)
         # What was decided at the start and what stands in the settings now must both allow it.
         check_study(now, study)
         check_unit(now, account)
+        shelf = Shelf(
+            books=self._books,
+            folder=self._settings.folder,
+            study=asked.study,
+            unit=unit_name(study.plan.unit),
+            limits=replace(limits, study_cap=min(limits.study_cap, consent.cap)),
+        )
+        answer = self._reply(asked, study, shelf)
+        after = self._books.account.spent
+        cost = f"rho={after.rho:.6g} spent by now" if after > account.spent else "for nothing more"
+        self._paced("answered", f"answered {_named(asked)} of study {short(asked.study)}: {cost}")
+        return answer
+
+    def _reply(self, asked: Asked, study: Study, shelf: Shelf) -> bytes:
+        """What is said to a request of an approved study: under its trust model, and no other."""
         desk = Desk(
             site=self._settings.name,
             plan=study.plan,
@@ -179,22 +192,11 @@ class Agent:
             noise=self._noise,
             trust=study.plan.trust_model,
         )
-        shelf = _Shelf(
-            books=self._books,
-            study=query.study,
-            unit=unit_name(study.plan.unit),
-            limits=replace(limits, study_cap=min(limits.study_cap, consent.cap)),
-        )
-        spent = self._books.account.spent
-        answer = desk.answer(query, shelf)
-        after = self._books.account.spent
-        cost = (
-            f"rho={after.rho:.6g} spent by now" if after > spent else "for nothing, charged before"
-        )
-        self._paced(
-            "answered", f"answered query {query.label!r} of study {short(query.study)}: {cost}"
-        )
-        return answer
+        if hears_sums(study.plan):
+            return Member(desk, Identity.load(self._settings.key), shelf).answer(asked)
+        if not isinstance(asked, Query):
+            raise ProtocolError(f"there is no {_named(asked)} in a study of trust 'local'")
+        return desk.answer(asked, shelf)
 
     def _counts(self, study: Study) -> Counts:
         """The counts of the site's rows as this study encodes them, read when first needed.
@@ -244,61 +246,19 @@ class Agent:
         return self._tables[key]
 
 
-@dataclass(frozen=True)
-class _Shelf:
-    """One study's place in the books, under both caps and within what an agent can store."""
-
-    books: Books
-    study: str
-    unit: str
-    limits: Limits
-
-    def kept(self, query: str) -> bytes | None:
-        return self.books.kept(query)
-
-    def afford(self, price: Price) -> None:
-        limits = self.limits
-        if price.least < limits.least:
-            raise BudgetExceeded(
-                f"a part of query {price.label!r} costs rho={price.least.rho:.3g}, less than the "
-                f"least that this site takes for one, {limits.least.rho:.3g}; ask with a larger "
-                "share"
-            )
-        caps = {"cap": limits.cap, "study_cap": limits.study_cap}
-        self.books.afford(self.study, price.query, price.label, price.cost, **caps)
-        own = [
-            charged
-            for charged in self.books.account.charges
-            if charged.study == self.study and charged.query != price.query
-        ]
-        integers = sum(charged.integers for charged in own) + price.integers
-        if len(own) >= MOST_QUERIES or integers > MOST_STUDY_INTEGERS:
-            raise BudgetExceeded(
-                f"query {price.label!r} would be number {len(own) + 1:,} of its study, with "
-                f"{integers:,} integers in all; a study gets at most {MOST_QUERIES:,} answers "
-                f"and {MOST_STUDY_INTEGERS:,} integers"
-            )
-        stored = self.books.stored_on(self.study, but=price.query) + price.bytes
-        if stored > limits.study_bytes:
-            raise BudgetExceeded(
-                f"with query {price.label!r} up to {stored:,} bytes would be stored for its study, "
-                f"more than {limits.study_bytes:,}; ask for fewer pairs or larger groups"
-            )
-
-    def charge(self, price: Price) -> None:
-        self.books.settle(self.unit)
-        self.books.charge(
-            self.study,
-            price.query,
-            price.label,
-            price.cost,
-            cap=self.limits.cap,
-            study_cap=self.limits.study_cap,
-            integers=price.integers,
-        )
-
-    def keep(self, query: str, answer: bytes, asked: bytes) -> None:
-        self.books.keep(query, answer, asked)
+def _named(asked: Asked) -> str:
+    """A request in words for the steward."""
+    match asked:
+        case Query():
+            return f"query {asked.label!r}"
+        case AskKey():
+            return "request for a key"
+        case AskMasked():
+            return f"query {asked.query.label!r}, masked,"
+        case AskVote():
+            return f"set of {len(asked.members)} sites for query {short(asked.query)}"
+        case AskOpened():
+            return f"opening of query {short(asked.query)}"
 
 
 @dataclass

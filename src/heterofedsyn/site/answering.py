@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Protocol
@@ -12,7 +12,7 @@ from heterofedsyn.marginals.counts import Counts, TableCounts
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.ledger import Ledger
 from heterofedsyn.privacy.noise import NoiseSource, add_noise
-from heterofedsyn.privacy.terms import Terms
+from heterofedsyn.privacy.terms import Noised, Terms
 from heterofedsyn.privacy.trust import Local, Trust
 from heterofedsyn.protocol import Answer, Plan, Query, Released, decode, encode
 from heterofedsyn.protocol.limits import check_query, most_answer_bytes
@@ -29,11 +29,17 @@ class Price:
     """Fingerprint of the query."""
     label: str
     cost: Budget
+    alone: Budget
+    """What it costs if somebody sees the answer by itself."""
     integers: int
     least: Budget
     """What its cheapest part costs."""
     bytes: int
     """That query and answer take at most when they are kept."""
+
+
+Pack = Callable[[Query, str, Sequence[Noised]], bytes]
+"""What is kept as the answer to a query of this fingerprint."""
 
 
 class Store(Protocol):
@@ -82,8 +88,11 @@ class Desk:
     noise: NoiseSource
     trust: Trust
 
-    def answer(self, query: Query, store: Store) -> bytes:
+    def answer(self, query: Query, store: Store, pack: Pack | None = None) -> bytes:
         """The answer to a query; the same query again gets the same bytes, uncharged.
+
+        Args:
+            pack: makes what is kept of the noisy integers; a plain answer unless given.
 
         Raises:
             ProtocolError: if the query is malformed or belongs to another study.
@@ -96,13 +105,15 @@ class Desk:
         self._check(query, asked)
         integers = sum(part.statistic.integers(self.domain) for part in query.parts)
         costs = [cost_of(part, self.plan) for part in query.parts]
+        cost = together(costs)
         price = Price(
             query=fingerprint,
             label=query.label,
-            cost=together(costs),
+            cost=cost,
+            alone=cost.times(self.trust.alone_factor),
             integers=integers,
             least=min(costs),
-            bytes=len(asked) + most_answer_bytes(integers, len(query.parts)),
+            bytes=len(asked) + most_answer_bytes(integers, len(query.parts), len(self.plan.roster)),
         )
         # What cannot be noised or paid is refused before any work is done for it.
         check_noise(query, self.domain, self.plan, self.trust)
@@ -119,7 +130,14 @@ class Desk:
             add_noise(values, each, self._alone(each), self.noise, f"{fingerprint} {i}".encode())
             for i, (values, each) in enumerate(zip(exact, terms, strict=True))
         ]
-        answer = encode(
+        answer = (pack or self._plain)(query, fingerprint, noised)
+        # KEEP
+        store.keep(fingerprint, answer, asked)
+        return answer
+
+    def _plain(self, query: Query, fingerprint: str, noised: Sequence[Noised]) -> bytes:
+        """An answer that everyone may see."""
+        return encode(
             Answer(
                 study=query.study,
                 query=fingerprint,
@@ -128,9 +146,6 @@ class Desk:
                 parts=tuple(map(Released.of, noised)),
             )
         )
-        # KEEP
-        store.keep(fingerprint, answer, asked)
-        return answer
 
     def _check(self, query: Query, encoded: bytes) -> None:
         if query.study != self.plan.fingerprint:
@@ -173,7 +188,7 @@ class Site:
         counts = TableCounts(rows) if isinstance(rows, EncodedTable) else rows
         trust = trust or Local(len(plan.sites))
         self._desk = Desk(name, plan, counts.domain, lambda: counts, noise, trust)
-        self._store = _Memory(Ledger(name, plan.budget if cap is None else min(cap, plan.budget)))
+        self._store = InMemory(Ledger(name, plan.budget if cap is None else min(cap, plan.budget)))
         self._turn = Lock()
 
     @property
@@ -196,7 +211,7 @@ class Site:
                 raise ProtocolError("the query is too large") from None
 
 
-class _Memory:
+class InMemory:
     """A store that lasts as long as its process."""
 
     def __init__(self, ledger: Ledger) -> None:

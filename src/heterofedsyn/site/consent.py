@@ -12,16 +12,20 @@ from heterofedsyn._files import file_written_whole, read_whole, written_whole
 from heterofedsyn._words import short
 from heterofedsyn.errors import HeterofedsynError, NotApproved, UsageError
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.privacy.trust import Local
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.protocol.study import Study
+from heterofedsyn.protocol.terms import hears_sums
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.ledger.entries import Account
+from heterofedsyn.site.ledger.locked import check_unlocked
+from heterofedsyn.site.ledger.private import forget, is_forgotten
+from heterofedsyn.site.roster import check_own_key, check_trust
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
 
 STUDY = "study.toml"
 CONSENT = "consent.json"
 WITHDRAWN = "withdrawn.json"
+CLOSED = "closed.json"
 CONSENT_VERSION = 1
 MOST_WHO = 200
 MOST_CONSENT_BYTES = 2**16
@@ -70,7 +74,7 @@ def check_study(settings: SiteSettings, study: Study) -> None:
         raise NotApproved(
             f"the study is for {', '.join(plan.sites)}; this site is called {settings.name!r}"
         )
-    check_trust(study)
+    check_trust(settings, study)
     check_schema(settings, study)
     if plan.unit != settings.unit:
         # One row of a person can bring in another of theirs: a ledger of records would book a
@@ -159,30 +163,19 @@ def _unit_of(settings: SiteSettings, fingerprint: str) -> str:
     return unit_name(study.plan.unit)
 
 
-def check_trust(study: Study) -> None:
-    """Refuse a study that counts on anything to hide an answer.
-
-    Raises:
-        NotApproved: naming the trust model.
-    """
-    if not isinstance(study.plan.trust_model, Local):
-        raise NotApproved(
-            f"the study's trust model is {study.plan.trust!r}; a site answers under 'local' trust "
-            "only, since it cannot check that answers are hidden from the hub"
-        )
-
-
 def approve(settings: SiteSettings, study: Study, *, who: str, now: datetime) -> Consent:
     """Record consent; from now on the agent answers this study, without a restart.
 
     Raises:
-        NotApproved: if the site never answers such a study.
+        NotApproved: if the site never answers such a study, or this one no more.
         LedgerUnavailable, LedgerDisputed: if the ledger is not sound; consent is to what it says.
     """
     check_study(settings, study)
     _check_who(who)
+    check_unlocked(settings.folder)
     account = Books.read(settings.folder, settings.anchor)
     check_unit(settings, account)
+    check_first(settings, study, account)
     plan = study.plan
     consent = Consent(
         study=study.fingerprint,
@@ -201,6 +194,51 @@ def approve(settings: SiteSettings, study: Study, *, who: str, now: datetime) ->
     return consent
 
 
+def check_approvable(settings: SiteSettings, study: Study, account: Account) -> None:
+    """Refuse a study that is not answered now and could not be approved.
+
+    Raises:
+        NotApproved: saying why.
+    """
+    check_study(settings, study)
+    check_unit(settings, account)
+    try:
+        approved(settings, study.fingerprint, account)
+    except HeterofedsynError:
+        check_first(settings, study, account)
+
+
+def check_first(settings: SiteSettings, study: Study, account: Account) -> None:
+    """Refuse to begin a study again that must not begin twice here.
+
+    Under secure aggregation a site that lost its memory of a study would draw second noise under
+    the same masks, or sign a second set; so consent to such a study is given once.
+
+    Raises:
+        NotApproved: saying why.
+    """
+    fingerprint = study.fingerprint
+    folder = settings.studies / fingerprint
+    if (folder / CLOSED).exists():
+        raise NotApproved(f"study {short(fingerprint)} was closed here, for good")
+    if not hears_sums(study.plan):
+        return
+    check_own_key(settings, account)
+    known = {
+        "was approved here before": (folder / CONSENT).exists(),
+        "has a key of this site in the ledger": fingerprint in account.joined,
+        "was closed here": is_forgotten(settings.folder, fingerprint),
+        "was charged for in the ledger": fingerprint in account.charged,
+    }
+    for words, holds in known.items():
+        if holds:
+            raise NotApproved(
+                f"study {short(fingerprint)} {words}; under {study.plan.trust!r} consent is given "
+                "once, since a site that begins again could give away what hides its answers: ask "
+                "the coordinator for a new study"
+            )
+
+
 def approved(settings: SiteSettings, fingerprint: str, account: Account) -> tuple[Study, Consent]:
     """The study of this fingerprint and the consent to it, as they are on disk now.
 
@@ -214,13 +252,17 @@ def approved(settings: SiteSettings, fingerprint: str, account: Account) -> tupl
     """
     study, consent = recorded(settings, fingerprint)
     check_not_withdrawn(settings, fingerprint)
+    hidden = hears_sums(study.plan)
     if consent.repaired != account.repaired:
+        remedy = "it cannot go on here" if hidden else "approve the study again if it may go on"
         raise NotApproved(
             f"the ledger was repaired after study {short(fingerprint)} was approved, so what the "
-            "study spent may be missing from it; approve the study again if it may go on"
+            f"study spent may be missing from it; {remedy}"
         )
     check_unit(settings, account)
     check_study(settings, study)
+    if hidden:
+        check_own_key(settings, account)
     return study, consent
 
 
@@ -252,13 +294,16 @@ def consent_folder(settings: SiteSettings, fingerprint: str) -> Path:
 
 
 def check_not_withdrawn(settings: SiteSettings, fingerprint: str) -> None:
-    """Refuse a study whose consent was never given or was taken back; nothing of it is read.
+    """Refuse a study whose consent was never given or has ended; nothing of it is read.
 
     Raises:
         NotApproved: saying which.
     """
-    if (consent_folder(settings, fingerprint) / WITHDRAWN).exists():
+    folder = consent_folder(settings, fingerprint)
+    if (folder / WITHDRAWN).exists():
         raise NotApproved(f"consent to study {short(fingerprint)} was withdrawn")
+    if (folder / CLOSED).exists() or is_forgotten(settings.folder, fingerprint):
+        raise NotApproved(f"study {short(fingerprint)} was closed")
 
 
 def recorded(settings: SiteSettings, fingerprint: str) -> tuple[Study, Consent]:
@@ -283,14 +328,47 @@ def withdraw(settings: SiteSettings, fingerprint: str, *, who: str, now: datetim
     Raises:
         UsageError: if there is no consent to take back.
     """
+    folder = _ended(settings, fingerprint, who)
+    if (folder / WITHDRAWN).exists():
+        raise UsageError(f"consent to study {short(fingerprint)} was withdrawn before")
+    if (folder / CLOSED).exists():
+        raise UsageError(f"study {short(fingerprint)} was closed before")
+    _mark(folder / WITHDRAWN, fingerprint, who, now)
+
+
+def close(settings: SiteSettings, fingerprint: str, *, who: str, now: datetime) -> None:
+    """End a study for good: nothing more is answered, and it cannot be approved again.
+
+    Raises:
+        UsageError: if it was never approved, or was closed before.
+    """
+    folder = _ended(settings, fingerprint, who)
+    if (folder / CLOSED).exists():
+        raise UsageError(f"study {short(fingerprint)} was closed before")
+    _mark(folder / CLOSED, fingerprint, who, now)
+
+
+def _ended(settings: SiteSettings, fingerprint: str, who: str) -> Path:
+    """The folder of a study whose private files are gone for good, if it may have any.
+
+    They go first and whatever was marked before: who was interrupted does it again.
+    """
     folder = settings.studies / fingerprint
     if not _FINGERPRINT.fullmatch(fingerprint) or not (folder / CONSENT).exists():
         raise UsageError(f"there is no consent to study {short(fingerprint)!r}")
     _check_who(who)
-    if (folder / WITHDRAWN).exists():
-        raise UsageError(f"consent to study {short(fingerprint)} was withdrawn before")
+    try:
+        hidden = hears_sums(Study.load(folder / STUDY).plan)
+    except HeterofedsynError:
+        hidden = True  # for all that can be read
+    if hidden:
+        forget(settings.folder, fingerprint)
+    return folder
+
+
+def _mark(path: Path, fingerprint: str, who: str, now: datetime) -> None:
     when = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    with file_written_whole(folder / WITHDRAWN) as partial:
+    with file_written_whole(path) as partial:
         partial.write_bytes(_pretty({"study": fingerprint, "who": who, "when": when}))
 
 

@@ -9,6 +9,7 @@ from heterofedsyn._files import written_whole
 from heterofedsyn.errors import UsageError
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.site.ledger.books import Books
+from heterofedsyn.site.ledger.retiring import KEY, PUBLIC
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
 from heterofedsyn.site.signing import make_key
 
@@ -33,8 +34,8 @@ def create_site(settings: SiteSettings) -> str:
             for inner in ("studies", "receipts"):
                 (partial / inner).mkdir(mode=0o700)
             _write(partial / SETTINGS, settings.to_toml())
-            key = make_key(partial / "key.pem")
-            _write(partial / "key.pub", f"{key}\n")
+            key = make_key(partial / KEY)
+            _write(partial / PUBLIC, f"{key}\n")
             Books.create(partial, settings.anchor, unit=unit_name(settings.unit))
             anchored = True
     except BaseException:

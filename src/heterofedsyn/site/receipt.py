@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import math
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,15 +13,19 @@ from heterofedsyn._version import __version__
 from heterofedsyn._words import short
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.masking.identity import from_base64, is_signed, raw_key
-from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.terms import Terms
+from heterofedsyn.privacy.trust import SecureAggregation
+from heterofedsyn.protocol.aggregation import Masked
 from heterofedsyn.protocol.codec import decode
 from heterofedsyn.protocol.messages import Answer, Query
-from heterofedsyn.protocol.plan import unit_name
+from heterofedsyn.protocol.plan import Plan, unit_name
 from heterofedsyn.protocol.study import Study
+from heterofedsyn.protocol.terms import hears_sums
 from heterofedsyn.site.consent import Consent
 from heterofedsyn.site.ledger.answers import Kept
 from heterofedsyn.site.ledger.entries import Account, Charged, hash_of
+from heterofedsyn.site.member import read_hidden
+from heterofedsyn.site.receipt_checks import add_up
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.site.signing import Identity
 
@@ -30,6 +33,40 @@ RECEIPT_VERSION = 1
 MOST_RECEIPT_BYTES = 2**28
 _SIGNED_AS = b"heterofedsyn receipt 1\n"
 """What a signature begins with, so that the key's word on a receipt is its word on nothing else."""
+
+
+class HiddenAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What became of an answer that left under masks.
+
+    Attributes:
+        hash: by which sets of sites name the answer.
+        set: hash of the only set of sites that this site signed for the query; empty if none.
+        sites: the names in it.
+        opened: whether this site told its self seed, and its shares of the other members'.
+        outside: sites that are not in the set; the seeds of the masks shared with them were told.
+    """
+
+    hash: str
+    set: str = ""
+    sites: tuple[str, ...] = ()
+    opened: bool = False
+    outside: tuple[str, ...] = ()
+
+
+class HiddenStudy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a study hides answers in sums, and what they cost if somebody sees them by themselves.
+
+    Attributes:
+        sites: of the study.
+        colluding: sites that may pool what they know, with the hub or without.
+        quorum: sites that every sum has at least.
+    """
+
+    sites: tuple[str, ...]
+    colluding: int
+    quorum: int
+    spent_rho_alone: float
+    spent_epsilon_alone: float
 
 
 class ReleasedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -40,6 +77,9 @@ class ReleasedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         when: the day (UTC).
         query: fingerprint of the query.
         answer: SHA-256 of the answer; None if it was charged but never left.
+        parts: with the noise that this site added.
+        rho_alone: the price if somebody sees the answer by itself; under secure aggregation alone.
+        hidden: likewise, what became of it.
     """
 
     number: int
@@ -49,6 +89,8 @@ class ReleasedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     rho: float
     answer: str | None
     parts: tuple[Terms, ...]
+    rho_alone: float | msgspec.UnsetType = msgspec.UNSET
+    hidden: HiddenAnswer | msgspec.UnsetType = msgspec.UNSET
 
 
 class BookedRepair(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,6 +110,7 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         spent_epsilon: the same at this delta.
         repairs: of the ledger; what was released before one may be missing from the receipt.
         ledger_number: of the last entry when the receipt was made, with its hash.
+        aggregation: under secure aggregation alone.
     """
 
     site: str
@@ -94,6 +137,7 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     issued: str
     software: str
     version: int = RECEIPT_VERSION
+    aggregation: HiddenStudy | msgspec.UnsetType = msgspec.UNSET
 
 
 class SignedReceipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -168,7 +212,10 @@ class SignedReceipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise HeterofedsynError(
                 "the signature does not hold: the receipt was changed, or signed with another key"
             )
-        _add_up(self.receipt)
+        if not add_up(self.receipt):
+            raise HeterofedsynError(
+                "the signature holds, but the figures of the receipt do not add up"
+            )
 
 
 def issue(
@@ -185,7 +232,11 @@ def issue(
     if not charges:
         raise UsageError(f"study {short(study.fingerprint)} got nothing from this site yet")
     answered = {one.query: one.stored for one in account.answers}
-    releases = [_released(settings.folder, one, answered.get(one.query)) for one in charges]
+    shown = _shown_hidden if hears_sums(plan) else _shown
+    releases = [
+        shown(one, _kept(settings.folder, one.query, answered.get(one.query)), account)
+        for one in charges
+    ]
     spent = account.spent_on(study.fingerprint)
     receipt = Receipt(
         site=settings.name,
@@ -211,6 +262,7 @@ def issue(
         ledger_head=account.head,
         issued=now.astimezone(UTC).strftime("%Y-%m-%d"),
         software=f"heterofedsyn {__version__}",
+        aggregation=_hidden_study(plan, account),
     )
     own = Identity.load(settings.key)
     signature = base64.b64encode(own.sign(canonical(receipt))).decode()
@@ -229,73 +281,75 @@ def _day(moment: str) -> str:
     return moment[: len("2030-01-02")]
 
 
-def _released(folder: Path, charged: Charged, stored: str | None) -> tuple[ReleasedAnswer, bool]:
-    """What a charge paid for, and whether its noise was simulated."""
-    kept = None if stored is None else Kept.to(charged.query, folder)
+def _hidden_study(plan: Plan, account: Account) -> HiddenStudy | msgspec.UnsetType:
+    trust = plan.trust_model
+    if not isinstance(trust, SecureAggregation):
+        return msgspec.UNSET
+    alone = account.spent_alone_on(plan.fingerprint)
+    return HiddenStudy(
+        sites=plan.sites,
+        colluding=trust.colluding,
+        quorum=trust.quorum,
+        spent_rho_alone=alone.rho,
+        spent_epsilon_alone=alone.epsilon(plan.delta, plan.conversion),
+    )
+
+
+def _kept(folder: Path, query: str, stored: str | None) -> Kept | None:
+    """The answer to a query as it is stored, if it may have left."""
+    kept = None if stored is None else Kept.to(query, folder)
     if stored is not None and (kept is None or hash_of(kept.to_bytes()) != stored):
         raise HeterofedsynError(
-            f"the answer to query {short(charged.query)} may have left, but is no longer stored as "
+            f"the answer to query {short(query)} may have left, but is no longer stored as "
             "it was; restore it from a copy, since a receipt must say what it was"
         )
-    parts: tuple[Terms, ...] = ()
-    simulated = False
+    return kept
+
+
+def _shown(charged: Charged, kept: Kept | None, account: Account) -> tuple[ReleasedAnswer, bool]:
+    """What a charge paid for, and whether its noise was simulated."""
+    if kept is None:
+        return _entry(charged), False
+    query, answer = decode(kept.asked, Query), decode(kept.answer, Answer)
+    parts = tuple(
+        released.terms(part.statistic)
+        for part, released in zip(query.parts, answer.parts, strict=True)
+    )
+    return _entry(charged, hash_of(kept.answer), parts), answer.simulated
+
+
+def _shown_hidden(
+    charged: Charged, kept: Kept | None, account: Account
+) -> tuple[ReleasedAnswer, bool]:
+    """The same of an answer that left under masks."""
+    entry, simulated = _entry(charged), False
     if kept is not None:
-        query, answer = decode(kept.asked, Query), decode(kept.answer, Answer)
-        simulated = answer.simulated
-        parts = tuple(
-            released.terms(part.statistic)
-            for part, released in zip(query.parts, answer.parts, strict=True)
+        inner = read_hidden(kept.answer)
+        masked = decode(inner.masked, Masked)
+        agreed = account.agreed.get(charged.query)
+        opened = account.unmasked.get(charged.query)
+        hidden = HiddenAnswer(
+            hash=masked.hash.hex(),
+            set="" if agreed is None else agreed.set,
+            sites=() if agreed is None else agreed.sites,
+            opened=opened is not None,
+            outside=() if opened is None else opened.outside,
         )
-    entry = ReleasedAnswer(
+        entry = _entry(charged, hash_of(inner.masked), inner.terms)
+        entry = msgspec.structs.replace(entry, hidden=hidden)
+        simulated = masked.simulated
+    return msgspec.structs.replace(entry, rho_alone=charged.budget_alone.rho), simulated
+
+
+def _entry(
+    charged: Charged, answer: str | None = None, parts: tuple[Terms, ...] = ()
+) -> ReleasedAnswer:
+    return ReleasedAnswer(
         number=charged.number,
         when=_day(charged.when),
         label=charged.label,
         query=charged.query,
         rho=charged.rho,
-        answer=None if kept is None else hash_of(kept.answer),
+        answer=answer,
         parts=parts,
     )
-    return entry, simulated
-
-
-def _add_up(receipt: Receipt) -> None:
-    """Refuse figures that contradict each other, whoever signed them."""
-    try:
-        sound = _sums_hold(receipt) and all(
-            _is_priced(part) for released in receipt.releases for part in released.parts
-        )
-    except (HeterofedsynError, ArithmeticError):  # no amount, delta or conversion at all
-        sound = False
-    if not sound:
-        raise HeterofedsynError("the signature holds, but the figures of the receipt do not add up")
-
-
-def _sums_hold(receipt: Receipt) -> bool:
-    """Whether charges cover their parts, add up, and mean the epsilons that are stated."""
-    delta, conversion = receipt.delta, receipt.conversion
-    allowed = Budget.of(epsilon=receipt.epsilon, delta=delta, conversion=conversion)
-    spent = together(Budget(released.rho) for released in receipt.releases)
-    covered = all(
-        together(Budget(part.rho) for part in released.parts) <= Budget(released.rho)
-        for released in receipt.releases
-    )
-    return (
-        covered
-        and spent.rho == receipt.spent_rho <= receipt.rho
-        and _same(allowed.rho, receipt.rho)
-        and _same(spent.epsilon(delta, conversion), receipt.spent_epsilon)
-    )
-
-
-def _is_priced(part: Terms) -> bool:
-    """Whether the noise of a part is what its price buys: rho = sensitivity^2 / (2 sigma^2)."""
-    return (
-        part.sensitivity > 0
-        and part.sigma > 0
-        and _same((part.sensitivity / part.sigma) ** 2 / 2, part.rho)
-    )
-
-
-def _same(one: float, other: float) -> bool:
-    """Whether two figures are equal up to what another machine may round."""
-    return math.isclose(one, other, rel_tol=1e-9)

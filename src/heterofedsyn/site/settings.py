@@ -21,6 +21,7 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol.plan import check_site_name
 from heterofedsyn.schema import Schema
 from heterofedsyn.site.ledger.anchor import others_can_write
+from heterofedsyn.site.ledger.retiring import KEY
 from heterofedsyn.site.schedule import MOST_TICK, TICK
 from heterofedsyn.sources import file_of
 
@@ -42,10 +43,15 @@ REFUSED_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Limits:
-    """What holds a hub back, study by study and in all; `least` is for one part of a query."""
+    """What holds a hub back, study by study and in all; `least` is for one part of a query.
+
+    Attributes:
+        alone_cap: of all answers, if somebody sees each by itself; None if there is no such cap.
+    """
 
     cap: Budget
     study_cap: Budget
+    alone_cap: Budget | None
     least: Budget
     study_bytes: int
     refused_queries: int
@@ -56,6 +62,9 @@ class Limits:
         return Limits(
             cap=min(self.cap, other.cap),
             study_cap=min(self.study_cap, other.study_cap),
+            alone_cap=min(
+                (cap for cap in (self.alone_cap, other.alone_cap) if cap is not None), default=None
+            ),
             least=max(self.least, other.least),
             study_bytes=min(self.study_bytes, other.study_bytes),
             refused_queries=min(self.refused_queries, other.refused_queries),
@@ -74,6 +83,9 @@ class SiteSettings:
         source: location of the private rows: a file, or a query of a database; no password.
         epsilon: the most that the table may ever spend, at this delta.
         study_epsilon: the most that one study may spend, at the same delta.
+        alone_epsilon: the most that all answers may ever cost, at the same delta, if somebody sees
+            each of them by itself. Without it the site takes part in no secure aggregation, under
+            which an answer seen by itself costs more than is spent.
         unit: column that identifies a person: studies must then protect persons, and without one
             records. The ledger keeps it for life.
         rows: more rows than the table has, generously rounded up. How rows are counted follows it
@@ -102,6 +114,7 @@ class SiteSettings:
     socket: Path
     engine: str
     group: str
+    alone_epsilon: float | None = None
     unit: str | None = None
     rows: int | None = None
     tick: float = TICK
@@ -147,6 +160,12 @@ class SiteSettings:
         if self.study_cap > self.cap:
             raise UsageError(
                 f"study_epsilon ({self.study_epsilon:g}) must be at most epsilon ({self.epsilon:g})"
+            )
+        if self.alone_cap is not None and self.alone_cap < self.cap:
+            raise UsageError(
+                f"alone_epsilon ({self.alone_epsilon:g}) must be at least epsilon "
+                f"({self.epsilon:g}): an answer that is seen by itself costs no less than one that "
+                "is hidden"
             )
 
     @classmethod
@@ -211,11 +230,19 @@ class SiteSettings:
         return Budget.of(epsilon=self.study_epsilon, delta=self.delta)
 
     @cached_property
+    def alone_cap(self) -> Budget | None:
+        """The most that all answers may cost if somebody sees each by itself; None if unsaid."""
+        if self.alone_epsilon is None:
+            return None
+        return Budget.of(epsilon=self.alone_epsilon, delta=self.delta)
+
+    @cached_property
     def limits(self) -> Limits:
         """All that these settings hold a hub to."""
         return Limits(
             cap=self.cap,
             study_cap=self.study_cap,
+            alone_cap=self.alone_cap,
             least=Budget(self.least_rho),
             study_bytes=self.study_bytes,
             refused_queries=self.refused_queries,
@@ -235,7 +262,7 @@ class SiteSettings:
     @property
     def key(self) -> Path:
         """The file of the signing key."""
-        return self.folder / "key.pem"
+        return self.folder / KEY
 
     def group_id(self) -> int:
         """The number of the group that shares the socket, as the machine knows it now."""
@@ -311,6 +338,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     socket: str
     engine: str | int
     group: str | int
+    alone_epsilon: float | None = None
     unit: str | None = None
     rows: int | None = None
     tick: float = TICK

@@ -1,4 +1,4 @@
-"""`heterofedsyn site preview`, `approve` and `withdraw`: what a study may have."""
+"""`heterofedsyn site preview`, `approve`, `withdraw` and `close`: what a study may have."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 from heterofedsyn._words import aloud
 from heterofedsyn.cli._options import Json, StudyFile
 from heterofedsyn.cli._show import note, protected, say, say_json, show_table, size
+from heterofedsyn.cli.site._promise import alone_rho, promise, promise_json, show_promise
 from heterofedsyn.cli.site._shared import (
     HERE,
     MOST_LINES,
@@ -47,29 +48,29 @@ def preview(
     """
     from heterofedsyn.hub.planning.preview import preview as look_ahead
     from heterofedsyn.protocol.study import Study
-    from heterofedsyn.site.consent import check_schema, check_study, check_trust, check_unit
+    from heterofedsyn.site.consent import check_approvable, check_schema
     from heterofedsyn.site.ledger.books import Books
     from heterofedsyn.site.settings import SiteSettings
 
     settings = SiteSettings.load(folder)
     asked = Study.load(study)
-    check_trust(asked)
     check_schema(settings, asked)
     shown = look_ahead(asked, settings.name)
     account = Books.read(settings.folder, settings.anchor)
     refusal = None
     try:
-        check_study(settings, asked)
-        check_unit(settings, account)
+        check_approvable(settings, asked, account)
     except NotApproved as error:
         refusal = str(error)
     plan = asked.plan
     most = plan.rows_per_unit if plan.unit == settings.unit else 1
     checked = check_rows(settings, asked.encoding, settings.unit, most)
     if as_json:
-        say_json(preview_json(shown, settings, account, checked, refusal))
+        found = preview_json(shown, settings, account, checked, refusal)
+        say_json({**found, **promise_json(asked.plan, settings, account)})
         return
     show_preview(shown, asked, settings, account)
+    show_promise(asked.plan, settings, account)
     show_misfits(checked)
     if refusal is not None:
         say(f"it would be refused: {refusal}")
@@ -116,6 +117,14 @@ def approve(
             f"{left(settings, account):.4g} is left, so the study will be refused before "
             "its end"
         )
+    for line in promise(plan):
+        note(line)
+    alone, cap = account.spent_alone.rho, settings.alone_cap
+    if cap is not None and alone + alone_rho(plan) > cap.rho:
+        note(
+            f"remark: of the rho {cap.rho:.4g} for answers seen by themselves only "
+            f"{max(0.0, cap.rho - alone):.4g} is left, so the study will be refused before its end"
+        )
     if account.repairs:
         known = account.spent_on(asked.fingerprint)
         note(
@@ -142,6 +151,19 @@ def withdraw(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
     fingerprint = find_study(settings, study)
     take_back(settings, fingerprint, who=who or user_name(), now=datetime.now(UTC))
     say(f"consent to {fingerprint} is withdrawn")
+
+
+def close(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
+    """End a study that is over, for good.
+
+    Nothing more is answered, its private key is removed, and it cannot be approved again.
+    """
+    from heterofedsyn.site.consent import close as end
+
+    settings = own_settings(folder)
+    fingerprint = find_study(settings, study)
+    end(settings, fingerprint, who=who or user_name(), now=datetime.now(UTC))
+    say(f"study {fingerprint} is closed")
 
 
 def _compare(told: str, study: Study) -> None:

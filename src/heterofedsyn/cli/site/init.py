@@ -12,6 +12,7 @@ import typer
 
 from heterofedsyn.cli._show import note
 from heterofedsyn.cli.site._shared import HERE, Folder, check_rows, show_misfits
+from heterofedsyn.cli.site.peer import own_key
 from heterofedsyn.errors import UsageError
 
 
@@ -31,6 +32,13 @@ def init(
     ] = None,
     study_epsilon: Annotated[
         float | None, typer.Option(help="The most one study may spend, at the same delta.")
+    ] = None,
+    alone_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="Opts in to secure aggregation: the most all answers may cost if each is seen by "
+            "itself, at the same delta."
+        ),
     ] = None,
     anchor: Annotated[
         Path | None,
@@ -92,6 +100,7 @@ def init(
         epsilon=epsilon,
         delta=delta,
         study_epsilon=study_epsilon,
+        alone_epsilon=alone_epsilon,
         anchor=anchor,
         socket=socket,
         engine=engine,
@@ -105,11 +114,18 @@ def init(
         settings = replace(settings, rows=propose(checked.rows_read))
     key = create_site(settings)
     show_misfits(checked)
-    note(f"site {name!r} in {place}; the key of its receipts: {key}")
+    note(f"site {name!r} in {place}")
+    for line in own_key(settings, key):
+        note(line)
     note(
         f"cap: epsilon {epsilon:g} in all, {study_epsilon:g} for one study, at delta {delta:g} "
         f"(rho {settings.cap.rho:.4g} and {settings.study_cap.rho:.4g})"
     )
+    if settings.alone_cap is not None:
+        note(
+            f"under secure aggregation, if answers are seen by themselves: epsilon "
+            f"{alone_epsilon:g} in all (rho {settings.alone_cap.rho:.4g})"
+        )
     for remark in settings.remarks():
         note(remark)
     if place.stat().st_dev == anchor.parent.stat().st_dev:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import UNSET
 
 from heterofedsyn._words import count, short
 from heterofedsyn.cli._options import Json, OverwriteFile, check_file
 from heterofedsyn.cli._show import protected, say, say_json
 from heterofedsyn.cli.site._shared import HERE, Folder, StudyName, find_study, own_settings
+
+if TYPE_CHECKING:
+    from heterofedsyn.site.receipt import Receipt
 
 
 def receipt(
@@ -46,6 +50,7 @@ def receipt(
         f"epsilon {made.spent_epsilon:.4g} at delta {made.delta:g} for every "
         f"{protected(unit_column(made.unit))}"
     )
+    _say_hidden(made)
 
 
 def verify(
@@ -82,7 +87,7 @@ def verify(
                 for booked in made.repairs
             ],
         }
-        say_json(verified)
+        say_json({**verified, **_hidden_json(made)})
         return
     known = "the key given" if key is not None else f"key {signed.key}, which nobody vouched for"
     say(f"the receipt holds, signed with {known}")
@@ -93,6 +98,7 @@ def verify(
         f"{made.spent_rho:.4g}, epsilon {made.spent_epsilon:.4g} at delta {made.delta:g} for every "
         f"{protected(unit_column(made.unit))}"
     )
+    _say_hidden(made)
     for booked in made.repairs:
         say(
             f"remark: the ledger was repaired ({booked.when}, entry "
@@ -101,3 +107,46 @@ def verify(
         )
     if made.simulated_noise:
         say("remark: its noise was simulated and protects nobody")
+
+
+def _say_hidden(made: Receipt) -> None:
+    """What is said of a study that hides answers in sums."""
+    study = made.aggregation
+    if study is UNSET:
+        return
+    hidden = [one.hidden for one in made.releases if one.hidden is not UNSET]
+    signed, opened = sum(bool(one.set) for one in hidden), sum(one.opened for one in hidden)
+    say(
+        f"{count(len(hidden), 'answer')} left under masks, {signed:,} in a set that was signed, of "
+        f"at least {study.quorum} of {len(study.sites)} sites, {opened:,} opened; up to "
+        f"{study.colluding} of the sites may collude"
+    )
+    say(
+        f"if each answer is seen by itself: rho {study.spent_rho_alone:.4g}, epsilon "
+        f"{study.spent_epsilon_alone:.4g} at delta {made.delta:g}"
+    )
+    if left_out := sorted({name for one in hidden for name in one.outside}):
+        say(f"not in every sum: {', '.join(left_out)}")
+
+
+def _hidden_json(made: Receipt) -> dict[str, Any]:
+    """The same for programs."""
+    study = made.aggregation
+    if study is UNSET:
+        return {}
+    return {
+        "colluding": study.colluding,
+        "quorum": study.quorum,
+        "spent_rho_alone": study.spent_rho_alone,
+        "spent_epsilon_alone": study.spent_epsilon_alone,
+        "sums": [
+            {
+                "query": one.query,
+                "sites": one.hidden.sites,
+                "opened": one.hidden.opened,
+                "outside": one.hidden.outside,
+            }
+            for one in made.releases
+            if one.hidden is not UNSET
+        ],
+    }

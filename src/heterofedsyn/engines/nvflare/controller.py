@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Sequence
@@ -12,7 +11,6 @@ from typing import Any
 
 import msgspec
 from nvflare.apis.client import Client
-from nvflare.apis.controller_spec import ClientTask, Task
 from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
@@ -21,26 +19,25 @@ from nvflare.apis.signal import Signal
 from nvflare.apis.workspace import Workspace
 
 from heterofedsyn._files import file_written_whole
+from heterofedsyn.engines.nvflare.asking import Asking
 from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress, State, rough
 from heterofedsyn.engines.nvflare.task import (
     ANSWER,
     PROGRESS,
     PROGRESS_FILE,
-    QUERY,
     REASON,
     RELEASE,
     RESULT,
-    SECONDS,
     STUDY_FILE,
-    TASK,
+    check_keys,
     unpack,
 )
 from heterofedsyn.errors import HeterofedsynError, UsageError, plain
 from heterofedsyn.hub import Absence, Release, Request, drive, of_study
 from heterofedsyn.hub.journal import Journal, alone
 from heterofedsyn.hub.release import MOST_UNASKED
-from heterofedsyn.hub.replies import NO_ANSWER, Reply, read_answer
-from heterofedsyn.protocol import Answer, Query, Study, encode
+from heterofedsyn.hub.replies import NO_ANSWER, UNAVAILABLE, Reply
+from heterofedsyn.protocol import Study
 from heterofedsyn.protocol.limits import NOISE_SECONDS
 from heterofedsyn.protocol.refusal import Reason
 
@@ -103,6 +100,7 @@ class StudyController(Controller):  # type: ignore[misc]
             self._result.mkdir(exist_ok=True)
             (self._result / STUDY_FILE).write_bytes(unpack(self._packed).encode())
             study = Study.load(self._result / STUDY_FILE)
+            check_keys(study)
             self._note(Progress(study=study.fingerprint))
             folder = hub / study.fingerprint
             make = Journal.open if self._resume else Journal.create
@@ -123,72 +121,52 @@ class StudyController(Controller):  # type: ignore[misc]
         else:
             self._note(msgspec.structs.replace(self._progress, state=State.DONE))
 
-    def finished(self, query: Query, replies: Sequence[Reply], *, resumed: bool) -> None:
-        """Note a finished round."""
-        number = query.number + 1
-        known = next((found for found in self._progress.rounds if found.round == number), None)
-        absent = tuple(reply for reply in replies if isinstance(reply, Absence))
-        answered = tuple(reply.site for reply in replies if isinstance(reply, Answer))
-        found = known or RoundProgress(
-            round=number,
-            label=query.label,
-            parts=len(query.parts),
-            asked=tuple(reply.site for reply in replies),
-            resumed=resumed,
-        )
-        found = msgspec.structs.replace(found, answered=answered, absent=absent, finished=True)
+    def finished(self, request: Request, replies: Sequence[Reply], *, resumed: bool) -> None:
+        """Note a finished round, or a finished step of one."""
+        fresh = RoundProgress.of(request)
+        known = [found for found in self._progress.rounds if found.place == fresh.place]
+        found = known[0] if known else msgspec.structs.replace(fresh, resumed=resumed)
+        found = msgspec.structs.replace(found.heard(replies), finished=True)
         self._note(self._progress.with_round(found))
 
     def _carry(
         self, request: Request, patience: float, abort_signal: Signal, fl_ctx: FLContext
     ) -> list[Reply]:
         """Ask sites and wait for all of them, at most as long as the study lets a round take."""
-        query, asked = request.query, request.asked
         # Twice the time that noise takes.
         seconds = patience + 2 * NOISE_SECONDS * sum(terms.integers for terms in request.terms)
         if not any(known.sent for known in self._progress.rounds):
             seconds += START_SECONDS
-        message = encode(query)
         begun = time.monotonic()
-        state = RoundProgress(
-            round=query.number + 1,
-            label=query.label,
-            parts=len(query.parts),
-            asked=asked,
-            sent=len(message),
+        messages = {site: request.message(site) for site in request.asked}
+        state = msgspec.structs.replace(
+            RoundProgress.of(request), sent=max(map(len, messages.values()))
         )
         self._note(self._progress.with_round(state))
         replies: dict[str, Reply] = {}
         received: dict[str, int] = {}
-
-        def take(client_task: ClientTask, fl_ctx: FLContext) -> None:
-            site = client_task.client.name
-            answer = client_task.result.get(ANSWER)
-            reply = read_reply(site, client_task.result, simulated=self.takes_simulated)
-            replies[site] = reply
-            if isinstance(reply, Answer):
-                received[site] = len(answer)
+        asking = Asking(self, fl_ctx, messages, seconds, again=request.waits)
+        for site, result in asking.results(abort_signal):
+            reply = replies[site] = read_reply(
+                request, site, result, simulated=self.takes_simulated
+            )
+            if isinstance(reply, Absence):
+                if reply.reason == UNAVAILABLE:
+                    asking.ask_again(site)
+            else:
+                received[site] = len(result[ANSWER])
             self._note(
                 self._progress.with_round(
                     msgspec.structs.replace(
-                        state,
-                        answered=tuple(s for s, r in replies.items() if isinstance(r, Answer)),
-                        absent=tuple(r for r in replies.values() if isinstance(r, Absence)),
+                        state.heard(replies.values()),
                         seconds=rough(time.monotonic() - begun),
                         received=dict(received),
                     )
                 )
             )
-
-        data = Shareable()
-        data[QUERY], data[SECONDS] = message, float(seconds)
-        task = Task(name=TASK, data=data, timeout=math.ceil(seconds), result_received_cb=take)
-        self.broadcast_and_wait(
-            task, fl_ctx, targets=list(asked), min_responses=0, abort_signal=abort_signal
-        )
         if abort_signal.triggered:
             raise _Aborted
-        return [replies.get(site, Absence(site, NO_ANSWER)) for site in asked]
+        return [replies.get(site, Absence(site, NO_ANSWER)) for site in request.asked]
 
     def _save(self, release: Release, folder: Path) -> None:
         rows = min(release.run.noisy_total, MOST_UNASKED) if self._rows is None else self._rows
@@ -217,7 +195,7 @@ class StudyController(Controller):  # type: ignore[misc]
         return found
 
 
-def read_reply(site: str, result: Shareable, *, simulated: bool = False) -> Reply:
+def read_reply(request: Request, site: str, result: Shareable, *, simulated: bool = False) -> Reply:
     """What a site's result says; nothing in it is believed but the answer and four reasons.
 
     Args:
@@ -229,7 +207,7 @@ def read_reply(site: str, result: Shareable, *, simulated: bool = False) -> Repl
     if reason is not None:
         known = reason in [*Reason] if isinstance(reason, str) else False
         return Absence.refused(site, Reason(reason) if known else Reason.UNAVAILABLE)
-    return read_answer(site, answer, simulated=simulated)
+    return request.read(site, answer, simulated=simulated)
 
 
 class _Aborted(Exception):
@@ -243,15 +221,15 @@ class _Watched:
         self._journal = journal
         self._controller = controller
 
-    def find(self, query: Query, step: str) -> tuple[Reply, ...] | None:
-        found = self._journal.find(query, step)
+    def find(self, request: Request) -> tuple[Reply, ...] | None:
+        found = self._journal.find(request)
         if found is not None:
-            self._controller.finished(query, found, resumed=True)
+            self._controller.finished(request, found, resumed=True)
         return found
 
-    def begin(self, query: Query, step: str) -> None:
-        self._journal.begin(query, step)
+    def begin(self, request: Request) -> None:
+        self._journal.begin(request)
 
-    def keep(self, query: Query, step: str, replies: Sequence[Reply]) -> None:
-        self._journal.keep(query, step, replies)
-        self._controller.finished(query, replies, resumed=False)
+    def keep(self, request: Request, replies: Sequence[Reply]) -> None:
+        self._journal.keep(request, replies)
+        self._controller.finished(request, replies, resumed=False)

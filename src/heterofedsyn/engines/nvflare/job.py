@@ -17,7 +17,15 @@ import msgspec
 
 from heterofedsyn._files import open_inside, written_whole
 from heterofedsyn.engines.nvflare.progress import Progress
-from heterofedsyn.engines.nvflare.task import PROGRESS, PROGRESS_FILE, RELEASE, RESULT, TASK, pack
+from heterofedsyn.engines.nvflare.task import (
+    PROGRESS,
+    PROGRESS_FILE,
+    RELEASE,
+    RESULT,
+    TASK,
+    check_keys,
+    pack,
+)
 from heterofedsyn.errors import EngineError, HeterofedsynError, UsageError
 from heterofedsyn.hub.release import FILES
 from heterofedsyn.hub.release.synthetic import MOST_BYTES
@@ -64,7 +72,12 @@ def write_job(
     rows: int | None = None,
     safe_csv: bool = False,
 ) -> Path:
-    """Write the job of a study: configuration only, for its own sites only."""
+    """Write the job of a study: configuration only, for its own sites only.
+
+    Raises:
+        UsageError: if only a simulation can run it.
+    """
+    check_keys(study)
     meta = {
         "name": job_name(study),
         "resource_spec": {},

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
 
-from heterofedsyn.hub.replies import Absence
+from heterofedsyn.hub import Absence, Request
+from heterofedsyn.hub.replies import ANSWER, Reply
+from heterofedsyn.hub.steps import KEYS
 
 
 class State(StrEnum):
@@ -19,20 +22,22 @@ class State(StrEnum):
 
 
 class RoundProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """One round: whom it went to, who answered, and who did not, with a reason.
+    """One round, or one step of it: whom it went to, who answered, and who did not and why.
 
     Attributes:
-        round: counted from 1.
+        round: counted from 1; 0 is what is asked before the first.
+        step: which of the exchanges about its query it is.
         resumed: taken from the journal, so that nobody was asked.
         seconds: from asking to the last answer, rounded up to tens: who waited for whom, and how
             long exactly, is nobody else's business.
-        sent: bytes to each site.
+        sent: bytes to each site; the most, where they differ.
         received: bytes from each site that answered.
     """
 
     round: int
     label: str
     parts: int
+    step: str = ANSWER
     asked: tuple[str, ...]
     answered: tuple[str, ...] = ()
     absent: tuple[Absence, ...] = ()
@@ -41,6 +46,31 @@ class RoundProgress(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     sent: int = 0
     received: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, request: Request) -> RoundProgress:
+        """A request of which nothing has come yet."""
+        query, before = request.query, request.step == KEYS
+        return cls(
+            round=0 if before else query.number + 1,
+            label=KEYS if before else query.label,
+            parts=0 if before else len(query.parts),
+            step=request.step,
+            asked=request.asked,
+        )
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """Which it is."""
+        return self.round, self.step
+
+    def heard(self, replies: Iterable[Reply]) -> RoundProgress:
+        """The same with who answered by now, and who did not."""
+        found = {reply.site: reply for reply in replies if reply.site in self.asked}
+        absent = tuple(reply for reply in found.values() if isinstance(reply, Absence))
+        gone = {absence.site for absence in absent}
+        answered = tuple(site for site in found if site not in gone)
+        return msgspec.structs.replace(self, answered=answered, absent=absent)
 
 
 def rough(seconds: float) -> float:
@@ -67,6 +97,6 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     wrong_use: bool = False
 
     def with_round(self, found: RoundProgress) -> Progress:
-        """The same with this round as it is now."""
-        others = tuple(known for known in self.rounds if known.round != found.round)
+        """The same with this round, or this step of one, as it is now."""
+        others = tuple(known for known in self.rounds if known.place != found.place)
         return msgspec.structs.replace(self, rounds=(*others, found))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 
 from heterofedsyn.errors import UsageError
+from heterofedsyn.protocol import Study
+from heterofedsyn.protocol.terms import hears_sums
 
 TASK = "heterofedsyn"
 """The name of the one task there is: answer a query."""
@@ -47,3 +49,16 @@ def unpack(packed: str) -> str:
     if not text or pack(text) != packed:
         raise UsageError("the job holds no study; submit it with `heterofedsyn study run`")
     return text
+
+
+def check_keys(study: Study) -> None:
+    """Refuse a study that only a simulation can run: its sites would have no keys to hide with.
+
+    Raises:
+        UsageError: saying what to do.
+    """
+    if hears_sums(study.plan) and not study.plan.roster:
+        raise UsageError(
+            f"the study has trust {study.plan.trust!r} but no keys of its sites, so it can only be "
+            "simulated; make it anew with `study new --site NAME=KEY`"
+        )

@@ -15,11 +15,12 @@ import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
-from heterofedsyn.hub.conversation import Request, converse, drive
+from heterofedsyn.hub.conversation import converse, drive
 from heterofedsyn.hub.methods.base import Later, Method, Model, Setting
 from heterofedsyn.hub.planning.population import TURNS, Invented, Likeness, Population, invent
 from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.replies import SUM
+from heterofedsyn.hub.requests import Request
 from heterofedsyn.privacy.terms import Noised, NoisyIntegers
 from heterofedsyn.protocol import Answer, Plan, Released
 from heterofedsyn.protocol.terms import of_the_sum

@@ -8,6 +8,7 @@ from heterofedsyn._version import __version__
 from heterofedsyn.hub.methods.base import Outcome, Value
 from heterofedsyn.hub.release.differences import SiteSummary
 from heterofedsyn.protocol import Plan
+from heterofedsyn.protocol.terms import hears_sums
 
 
 class ScoredPair(msgspec.Struct, frozen=True):
@@ -28,7 +29,7 @@ class Missed(msgspec.Struct, frozen=True):
 
 
 class Scaled(msgspec.Struct, frozen=True):
-    """A round whose sums over fewer sites were multiplied by a ratio of noisy totals."""
+    """A round whose sums over other sites were multiplied by a ratio of noisy totals."""
 
     round: int
     label: str
@@ -79,7 +80,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
             study=plan.fingerprint,
             noisy_total=total,
             pairs=tuple(pairs),
-            remarks=(*outcome.remarks, *_absences(missed, scaled), *large_delta(plan.delta, total)),
+            remarks=(
+                *outcome.remarks,
+                *_absences(missed, scaled, again=hears_sums(plan)),
+                *large_delta(plan.delta, total),
+            ),
             differences=differences,
             missed=missed or msgspec.UNSET,
             scaled=scaled if missed else msgspec.UNSET,
@@ -96,18 +101,23 @@ def large_delta(delta: float, rows: int) -> tuple[str, ...]:
     )
 
 
-def _absences(missed: tuple[Missed, ...], scaled: tuple[Scaled, ...]) -> list[str]:
-    """What a reader of the release must know about sites that missed a round."""
-    first = {absence.site: absence for absence in reversed(missed)}
+def _absences(missed: tuple[Missed, ...], scaled: tuple[Scaled, ...], *, again: bool) -> list[str]:
+    """What a reader of the release must know about sites that missed a round.
+
+    Args:
+        again: whether who misses one round is asked again in the next.
+    """
+    first = missed if again else {absence.site: absence for absence in reversed(missed)}.values()
+    after = "is not in its sum" if again else "was left out from then on"
     remarks = [
-        f"{absence.site} {absence.reason} in round {absence.round} ({absence.label}) and was left "
-        "out from then on"
-        for absence in sorted(first.values(), key=lambda absence: (absence.round, absence.site))
+        f"{absence.site} {absence.reason} in round {absence.round} ({absence.label}) and {after}"
+        for absence in sorted(first, key=lambda absence: (absence.round, absence.site))
     ]
     if scaled:
         rounds = ", ".join(f"round {s.round} ({s.label}) by {s.factor:.4g}" for s in scaled)
+        what = "different" if again else "fewer"
         remarks.append(
-            "sums over fewer sites were multiplied by the ratio of noisy totals, as if the missing "
-            f"sites looked like the others: {rounds}"
+            f"sums over {what} sites were multiplied by the ratio of noisy totals, as if the "
+            f"missing sites looked like the others: {rounds}"
         )
     return remarks

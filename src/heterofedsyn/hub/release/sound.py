@@ -10,11 +10,15 @@ import math
 import unicodedata
 from collections.abc import Iterable, Sized
 
+import msgspec
+
 from heterofedsyn.errors import HeterofedsynError, ReleaseError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.release.run_record import RunRecord
-from heterofedsyn.hub.release.statement import PrivacyStatement, SiteAccount
+from heterofedsyn.hub.release.statement import Contributed, PrivacyStatement, SiteAccount
+from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Plan
+from heterofedsyn.protocol.plan import Aggregation
 from heterofedsyn.schema import Domain
 
 LARGEST = 1e18
@@ -46,6 +50,8 @@ def check_statement(statement: PrivacyStatement, domain: Domain) -> None:
     known = frozenset(domain.names)
     for account in statement.sites:
         _check_account(account, statement.rho, known)
+    if not isinstance(statement.sums, msgspec.UnsetType):
+        _check_sums(statement.sums, statement.sites)
 
 
 def check_run(run: RunRecord, statement: PrivacyStatement, domain: Domain) -> None:
@@ -67,6 +73,7 @@ def check_run(run: RunRecord, statement: PrivacyStatement, domain: Domain) -> No
         raise ReleaseError("sites are not those of privacy.json")
     _figure("noisy_total", run.noisy_total, least=1)
     _check_terms(run, statement)
+    _check_missed(run, statement)
     _check_pairs(run, domain)
     _check_differences(run, domain)
 
@@ -118,6 +125,7 @@ def _check_terms(run: RunRecord, statement: PrivacyStatement) -> None:
             rows_per_unit=statement.rows_per_unit,
             method=run.method,
             seed=run.seed,
+            aggregation=_aggregation(statement),
         )
     except HeterofedsynError as error:
         raise ReleaseError(f"no study has such terms: {error}") from None
@@ -126,6 +134,58 @@ def _check_terms(run: RunRecord, statement: PrivacyStatement) -> None:
         raise ReleaseError("rho of privacy.json does not belong to its epsilon and delta")
     if not math.isclose(statement.rho_alone, statement.rho * alone, rel_tol=_CLOSE):
         raise ReleaseError("rho_alone of privacy.json does not belong to its rho")
+
+
+def _aggregation(statement: PrivacyStatement) -> Aggregation | msgspec.UnsetType:
+    """How answers were hidden in sums; a plan refuses it under trust that hides none."""
+    colluding, quorum, sums = statement.colluding, statement.quorum, statement.sums
+    if (
+        isinstance(colluding, msgspec.UnsetType)
+        or isinstance(quorum, msgspec.UnsetType)
+        or isinstance(sums, msgspec.UnsetType)
+    ):
+        if statement.trust == SecureAggregation.name or not colluding == quorum == sums:
+            raise ReleaseError("privacy.json does not say who may collude, or who is in its sums")
+        return msgspec.UNSET
+    if any(len(each.sites) < quorum for each in sums):
+        raise ReleaseError("a sum is over fewer sites than the quorum")
+    return Aggregation(colluding, quorum)
+
+
+def _check_sums(sums: tuple[Contributed, ...], accounts: tuple[SiteAccount, ...]) -> None:
+    """Every query is answered by one sum, and whoever was asked was charged for it."""
+    labels = tuple(each.label for each in sums)
+    names = [account.site for account in accounts]
+    for account in accounts:
+        if tuple(charge.label for charge in account.charges) != labels:
+            raise ReleaseError("sums are not those of the queries that sites were charged for")
+    for each in sums:
+        if each.sites != tuple(name for name in names if name in {*each.sites}):
+            raise ReleaseError("a sum does not name sites of the study, in their order")
+
+
+def _check_missed(run: RunRecord, statement: PrivacyStatement) -> None:
+    """Who missed a round, and which rounds were scaled, must be rounds and sites of the study."""
+    missed = () if isinstance(run.missed, msgspec.UnsetType) else run.missed
+    scaled = () if isinstance(run.scaled, msgspec.UnsetType) else run.scaled
+    _length("missed", missed, MOST_ENTRIES)
+    _length("scaled", scaled, MOST_ENTRIES)
+    _texts("a text", (text for each in missed for text in (each.label, each.reason)))
+    _texts("a label", (each.label for each in scaled))
+    if not {each.site for each in missed} <= {*run.sites}:
+        raise ReleaseError("missed names a site that the study does not have")
+    for each in scaled:
+        _figure("a factor", each.factor, above=0.0)
+    if isinstance(statement.sums, msgspec.UnsetType):
+        return
+    outside = [
+        (site, number, each.label)
+        for number, each in enumerate(statement.sums, start=1)
+        for site in run.sites
+        if site not in each.sites
+    ]
+    if outside != [(each.site, each.round, each.label) for each in missed]:
+        raise ReleaseError("missed does not name the sites outside of the sums of privacy.json")
 
 
 def _check_pairs(run: RunRecord, domain: Domain) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.hub.replies import SUM, Round
 from heterofedsyn.privacy.terms import Terms
+from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Plan
 from heterofedsyn.protocol.plan import unit_column, unit_name
 from heterofedsyn.protocol.terms import price_of
@@ -31,8 +32,22 @@ class SiteAccount(msgspec.Struct, frozen=True):
     charges: tuple[SiteCharge, ...]
 
 
+class Contributed(msgspec.Struct, frozen=True):
+    """Whose answers are in the sum that answered a query."""
+
+    label: str
+    sites: tuple[str, ...]
+
+
 class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True):
-    """The guarantee of a release and the charges it rests on."""
+    """The guarantee of a release and the charges it rests on.
+
+    Attributes:
+        rho_alone: what the study costs if more sites collude than its trust model assumes.
+        colluding: how many sites may pool what they know, with the hub or without.
+        quorum: how many sites are in every sum.
+        sums: one for every query; it and the two before are there under secure aggregation alone.
+    """
 
     epsilon: float
     delta: float
@@ -42,9 +57,12 @@ class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     rows_per_unit: int
     trust: str
+    colluding: int | msgspec.UnsetType = msgspec.UNSET
+    quorum: int | msgspec.UnsetType = msgspec.UNSET
     rho_alone: float
     simulated_noise: bool
     sites: tuple[SiteAccount, ...]
+    sums: tuple[Contributed, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def unit_column(self) -> str | None:
@@ -82,6 +100,7 @@ def state(plan: Plan, rounds: Sequence[Round], *, simulated: bool) -> PrivacySta
     most = max(site.rho for site in sites)
     if most > budget.rho:
         raise PrivacyRefusal(f"a site was charged rho={most}, above the study's {budget.rho}")
+    trust = plan.trust_model
     return PrivacyStatement(
         epsilon=plan.epsilon,
         delta=plan.delta,
@@ -90,7 +109,15 @@ def state(plan: Plan, rounds: Sequence[Round], *, simulated: bool) -> PrivacySta
         unit=unit_name(plan.unit),
         rows_per_unit=plan.rows_per_unit,
         trust=plan.trust,
-        rho_alone=budget.times(plan.trust_model.alone_factor).rho,
+        colluding=trust.colluding if isinstance(trust, SecureAggregation) else msgspec.UNSET,
+        quorum=trust.quorum if isinstance(trust, SecureAggregation) else msgspec.UNSET,
+        rho_alone=budget.times(trust.alone_factor).rho,
         simulated_noise=simulated,
         sites=sites,
+        sums=_sums(rounds) if isinstance(trust, SecureAggregation) else msgspec.UNSET,
     )
+
+
+def _sums(rounds: Sequence[Round]) -> tuple[Contributed, ...]:
+    """Who is in the sum of every query."""
+    return tuple(Contributed(round_.query.label, round_.members) for round_ in rounds)

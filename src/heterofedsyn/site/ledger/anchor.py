@@ -25,17 +25,35 @@ _MOST_LINKS = 40
 
 
 class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The end of the ledger as it is known elsewhere."""
+    """The end of the ledger as it is known elsewhere.
+
+    Attributes:
+        rho: what is spent by then.
+        alone: the same in case that each answer is seen by itself; absent where it is rho.
+    """
 
     number: int
     head: str
     rho: float
     unit: str = ""
+    alone: float | msgspec.UnsetType = msgspec.UNSET
 
     @classmethod
     def to(cls, chain: Chain) -> Anchor:
         """What the anchor of these entries says."""
-        return cls(chain.number, chain.head, chain.account.spent.rho, chain.unit)
+        spent, alone = chain.account.spent, chain.account.spent_alone
+        other = msgspec.UNSET if alone == spent else alone.rho
+        return cls(chain.number, chain.head, spent.rho, chain.unit, other)
+
+    @property
+    def spent(self) -> Budget:
+        """What is spent by then."""
+        return Budget(self.rho)
+
+    @property
+    def spent_alone(self) -> Budget:
+        """What is spent by then if each answer is seen by itself."""
+        return self.spent if self.alone is msgspec.UNSET else Budget(self.alone)
 
     @classmethod
     def read(cls, path: Path) -> Anchor:
@@ -61,7 +79,7 @@ class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         try:
             with open_inside(path.parent, path.name, MOST_ANCHOR_BYTES) as file:
                 anchor = msgspec.json.decode(file.read(), type=cls)
-            Budget(anchor.rho)
+            _ = anchor.spent, anchor.spent_alone  # refuse what they refuse
         except (FileNotFoundError, *UNREADABLE):
             return None
         except OSError as error:

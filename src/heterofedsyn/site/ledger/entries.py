@@ -36,6 +36,11 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         """What is booked."""
         return Budget(self.rho)
 
+    @property
+    def budget_alone(self) -> Budget:
+        """What is booked in case that somebody sees the answer by itself."""
+        return self.budget
+
 
 class Opened(_Line, frozen=True, tag="opened", kw_only=True):
     """The first entry; no two ledgers begin alike.
@@ -49,7 +54,21 @@ class Opened(_Line, frozen=True, tag="opened", kw_only=True):
     version: Literal[1] = LEDGER_VERSION
 
 
-class Charged(_Line, frozen=True, tag="charged", kw_only=True):
+class _Priced(_Line, frozen=True, kw_only=True):
+    """An entry with two prices.
+
+    Attributes:
+        alone: the price if somebody sees the answer by itself; absent where it is the same.
+    """
+
+    alone: float | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def budget_alone(self) -> Budget:
+        return self.budget if self.alone is msgspec.UNSET else Budget(self.alone)
+
+
+class Charged(_Priced, frozen=True, tag="charged", kw_only=True):
     """One query that may be answered, and its price."""
 
     study: str
@@ -66,8 +85,14 @@ class Answered(_Line, frozen=True, tag="answered", kw_only=True):
     """Hash of what is stored."""
 
 
-class Repaired(_Line, frozen=True, tag="repaired", kw_only=True):
-    """What was booked because entries may have been lost."""
+class Repaired(_Priced, frozen=True, tag="repaired", kw_only=True):
+    """What was booked because entries may have been lost.
+
+    Attributes:
+        key: the site's public key since then, in base64; empty if it kept the one it had.
+    """
+
+    key: str = ""
 
 
 class Settled(_Line, frozen=True, tag="settled", kw_only=True):
@@ -76,7 +101,57 @@ class Settled(_Line, frozen=True, tag="settled", kw_only=True):
     unit: str
 
 
-Entry: TypeAlias = Opened | Charged | Answered | Repaired | Settled
+class _Once(_Line, frozen=True, kw_only=True):
+    """What is said once for a study or a query and never otherwise; it books nothing."""
+
+    study: str
+
+    @property
+    def said(self) -> dict[str, object]:
+        """All but the place in the chain."""
+        return {k: v for k, v in msgspec.structs.asdict(self).items() if k not in _PLACE}
+
+    @property
+    def about(self) -> tuple[str, str]:
+        """What must not be said again otherwise, and for which study or query."""
+        tag = str(self.__struct_config__.tag)
+        return tag, str(getattr(self, "query", self.study))
+
+
+class Joined(_Once, frozen=True, tag="joined", kw_only=True):
+    """The public key that was made for a study, in hexadecimal."""
+
+    key: str
+
+
+class Listed(_Once, frozen=True, tag="listed", kw_only=True):
+    """The hash of the only list of keys that is believed in a study."""
+
+    list: str
+
+
+class Agreed(_Once, frozen=True, tag="agreed", kw_only=True):
+    """The hash of the only set of sites that is signed for a query, and the names in it."""
+
+    query: str
+    set: str
+    sites: tuple[str, ...]
+
+
+class Unmasked(_Once, frozen=True, tag="unmasked", kw_only=True):
+    """A query that was opened: the own self seed, shares of the other members of the set.
+
+    Attributes:
+        outside: sites that are not in the set; the seeds shared with these were told.
+    """
+
+    query: str
+    outside: tuple[str, ...]
+
+
+Noted: TypeAlias = Joined | Listed | Agreed | Unmasked
+Entry: TypeAlias = Opened | Charged | Answered | Repaired | Settled | Noted
+_PLACE = frozenset(_Line.__struct_fields__)
 _DECODER = msgspec.json.Decoder[Entry](Entry)
 
 
@@ -89,8 +164,13 @@ class Account:
         repaired: hash of the last repair; empty if there was none.
         head: hash of the last entry, whose number is `number`.
         booked: the sum of all entries, not rounded.
+        booked_alone: the same in case that somebody sees each answer by itself.
         charged: the sum of each study's charges, not rounded.
         unit: what all of it protects, for life; empty as long as that was not said.
+        joined: by study, the public key made for it.
+        listed: by study, the hash of its list of keys.
+        agreed: by query, the set that was signed.
+        unmasked: by query, what was opened.
     """
 
     charges: tuple[Charged, ...] = ()
@@ -100,13 +180,27 @@ class Account:
     head: str = ""
     number: int = -1
     booked: Fraction = Fraction(0)
+    booked_alone: Fraction = Fraction(0)
     charged: Mapping[str, Fraction] = field(default_factory=dict)
     unit: str = ""
+    joined: Mapping[str, str] = field(default_factory=dict)
+    listed: Mapping[str, str] = field(default_factory=dict)
+    agreed: Mapping[str, Agreed] = field(default_factory=dict)
+    unmasked: Mapping[str, Unmasked] = field(default_factory=dict)
 
     @property
     def spent(self) -> Budget:
         """Everything booked, rounded up."""
         return together((), self.booked)
+
+    @property
+    def spent_alone(self) -> Budget:
+        """Everything booked in case that each answer is seen by itself, rounded up."""
+        return together((), self.booked_alone)
+
+    def spent_alone_on(self, study: str) -> Budget:
+        """The same of what was charged for one study."""
+        return together(one.budget_alone for one in self.charges if one.study == study)
 
     def spent_on(self, study: str) -> Budget:
         """What was charged for one study, rounded up."""
@@ -121,8 +215,10 @@ class Account:
         if not entries:
             return self
         booked, charged, repaired = self.booked, dict(self.charged), self.repaired
+        alone = self.booked_alone
         for line, entry in zip(lines, entries, strict=True):
             booked += Fraction(entry.rho)
+            alone += Fraction(entry.budget_alone.rho)
             if isinstance(entry, Charged):
                 charged[entry.study] = charged.get(entry.study, Fraction(0)) + Fraction(entry.rho)
             elif isinstance(entry, Repaired):
@@ -135,8 +231,13 @@ class Account:
             head=hash_of(lines[-1]),
             number=entries[-1].number,
             booked=booked,
+            booked_alone=alone,
             charged=charged,
             unit=self.unit or unit_in(entries),
+            joined={**self.joined, **{e.study: e.key for e in entries if isinstance(e, Joined)}},
+            listed={**self.listed, **{e.study: e.list for e in entries if isinstance(e, Listed)}},
+            agreed={**self.agreed, **{e.query: e for e in entries if isinstance(e, Agreed)}},
+            unmasked={**self.unmasked, **{e.query: e for e in entries if isinstance(e, Unmasked)}},
         )
 
 
@@ -256,7 +357,7 @@ def _entry(line: bytes) -> Entry | None:
     """The entry in a line, if it is one."""
     try:
         entry: Entry = _DECODER.decode(line)
-        _ = entry.budget  # refuse what it refuses
+        _ = entry.budget, entry.budget_alone  # refuse what they refuse
     except UNREADABLE:
         return None
     return entry

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import UNSET
+
 from heterofedsyn.errors import LedgerDisputed, UsageError
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.ledger import shortfall
@@ -12,17 +14,30 @@ from heterofedsyn.site.ledger.anchor import Anchor, place_of, write_anchor
 from heterofedsyn.site.ledger.answers import ANSWERS
 from heterofedsyn.site.ledger.durable import held, saying, write
 from heterofedsyn.site.ledger.entries import Account, Chain, Repaired, salvaged, unit_in
+from heterofedsyn.site.ledger.locked import unlock
+from heterofedsyn.site.ledger.private import forget, studies_kept
+from heterofedsyn.site.ledger.retiring import retire_key
 
 
-def repair(folder: Path, anchor: Path, study_cap: Budget, *, restored: bool = False) -> Account:
+def repair(
+    folder: Path,
+    anchor: Path,
+    study_cap: Budget,
+    *,
+    restored: bool = False,
+    alone_cap: Budget | None = None,
+) -> Account:
     """Book what may be missing from a disputed ledger: the cap of one study.
 
     The entries that still form a chain are kept, and so is the old file, beside the new one.
-    No consent that was given before holds any longer.
+    No consent that was given before holds any longer, and the signing key is another one: nobody
+    knows what was signed with the old one, or hidden under masks that its word made possible.
 
     Args:
         restored: ledger and anchor were restored together, so that they agree and may both
-            have lost entries.
+            have lost entries; or the site locked itself, because it must have lost some.
+        alone_cap: the most that answers seen by themselves may cost in all; all that is left of
+            it is booked.
 
     Raises:
         UsageError: if there is nothing to repair.
@@ -37,12 +52,21 @@ def repair(folder: Path, anchor: Path, study_cap: Budget, *, restored: bool = Fa
         known = Anchor.if_readable(anchor)
         if not restored and data is not None and known is not None:
             _check_disputed(Chain.of(data), known, folder, anchor)
-        chain = _repaired(data or b"", known, study_cap, f"{path} and {anchor}")
+        places = f"{path} and {anchor}"
+        chain = _repaired(data or b"", known, study_cap, places, alone_cap)
+        number = chain.account.repairs[-1].number
+        # Until the ledger is replaced it stays disputed, or locked, or consent holds that names the
+        # old key: whoever ends here must repair again, which retires one more key.
+        for study in studies_kept(folder):
+            forget(folder, study)
+        if (key := retire_key(folder, number)) is not None:
+            chain = _repaired(data or b"", known, study_cap, places, alone_cap, key)
         if data is not None:
-            write(folder / f"{LEDGER}.before-{_number(chain)}", data)
+            write(folder / f"{LEDGER}.before-{number}", data)
         (folder / ANSWERS).mkdir(mode=0o700, exist_ok=True)
         write(path, chain.to_bytes())
         write_anchor(anchor, chain)
+        unlock(folder)
         return chain.account
 
 
@@ -58,7 +82,14 @@ def _check_disputed(chain: Chain, known: Anchor, folder: Path, anchor: Path) -> 
     )
 
 
-def _repaired(data: bytes, known: Anchor | None, study_cap: Budget, places: str) -> Chain:
+def _repaired(
+    data: bytes,
+    known: Anchor | None,
+    study_cap: Budget,
+    places: str,
+    alone_cap: Budget | None,
+    key: str = "",
+) -> Chain:
     """The chain at the start of a file, and what was booked beyond it or may have been."""
     readable = salvaged(data)
     if not readable and known is None:
@@ -70,14 +101,22 @@ def _repaired(data: bytes, known: Anchor | None, study_cap: Budget, places: str)
     chain = Chain.of(data)
     if not chain.lines:
         chain = Chain.begun(unit)
-    spent = together(entry.budget for entry in readable)
-    larger = max(spent, Budget(0.0 if known is None else known.rho))
-    booked = shortfall(together([larger, study_cap]), (entry.budget for entry in chain.entries))
+    nothing = Budget(0.0)
+    spent = max(together(one.budget for one in readable), known.spent if known else nothing)
+    booked = shortfall(together([spent, study_cap]), (one.budget for one in chain.entries))
+    alone = max(
+        together(one.budget_alone for one in readable), known.spent_alone if known else nothing
+    )
+    # Every charge had to fit under this cap, so that no more can be missing.
+    most = max(alone_cap or nothing, together([alone, study_cap]))
+    alone = max(booked, shortfall(most, (one.budget_alone for one in chain.entries)))
     number = max(chain.number, 0 if known is None else known.number) + 1
-    chain = chain.add(Repaired(**chain.end(number), rho=booked.rho))
+    chain = chain.add(
+        Repaired(
+            **chain.end(number),
+            rho=booked.rho,
+            alone=UNSET if alone == booked else alone.rho,
+            key=key,
+        )
+    )
     return chain.add(chain.settled(unit)) if unit and not chain.unit else chain
-
-
-def _number(chain: Chain) -> int:
-    """Of the last repair."""
-    return chain.account.repairs[-1].number
