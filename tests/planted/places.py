@@ -24,7 +24,7 @@ from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol.codec import decode
 from heterofedsyn.protocol.messages import Answer, Query, Released, encode
 from heterofedsyn.protocol.refusal import Reason, Refused, words_of
-from heterofedsyn.protocol.terms import terms_of
+from heterofedsyn.protocol.terms import guaranteed, of_the_sum, terms_of
 from heterofedsyn.schema import _parsing as parsing
 from heterofedsyn.schema import _units as units
 from heterofedsyn.schema._bins import RealBins
