@@ -8,6 +8,7 @@ from itertools import product
 
 from heterofedsyn.audit.effort import Effort
 from heterofedsyn.audit.findings import Check, require
+from heterofedsyn.audit.sums import masks
 from heterofedsyn.audit.sums.knowledge import Judge
 from heterofedsyn.audit.sums.lies import Hub, answered, strategies
 from heterofedsyn.audit.sums.members import WORDS, Cast
@@ -16,6 +17,7 @@ from heterofedsyn.privacy.trust import SecureAggregation
 
 def checks(effort: Effort, seed: int) -> Iterator[Check]:
     """The checks of this layer."""
+    yield from masks.checks(effort, seed)
     for sites in (3, 4):
         for trust in settings(sites):
             name = f"{sites} sites, {trust.colluding} collude, quorum {trust.quorum}"
