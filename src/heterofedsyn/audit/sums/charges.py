@@ -109,8 +109,8 @@ def costs(trust: SecureAggregation, seed: int) -> str:
             f"{float(charged_alone)} was charged",
         )
     require(closest > Fraction(99, 100), "a sum has far more noise than it needs")
-    alone = float(spent_alone / charged_alone)
-    return f"{float(closest):.9f} of the charge at most, alone {alone:.3f}"
+    share = float(spent_alone / charged_alone)
+    return f"{float(closest):.9f} of the charge at most, alone {share:.3f}"
 
 
 def _worst(
