@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import pytest
 
 from heterofedsyn.errors import PrivacyRefusal
-from heterofedsyn.hub import METHODS, Request, drive, make_method, of_study
+from heterofedsyn.hub import METHODS, Absence, Request, drive, make_method, of_study
 from heterofedsyn.hub.planning.preview import Preview, preview
+from heterofedsyn.hub.replies import NO_ANSWER, Reply
+from heterofedsyn.hub.steps import KEYS, MASKED
 from heterofedsyn.marginals.statistics import kind_of
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.noise import SimulatedNoise
@@ -25,6 +28,7 @@ from heterofedsyn.schema import (
 )
 from heterofedsyn.site import Site
 from heterofedsyn.site.settings import LEAST_RHO, STUDY_BYTES
+from sums_support import Federation
 from support import categories, deal, dependent_table, make_plan
 
 pytestmark = pytest.mark.sweep
@@ -207,3 +211,71 @@ def test_no_method_asks_for_a_part_near_the_least_price(name: str) -> None:
         assert study.plan.budget.part(min(shares)).rho >= FAR * LEAST_RHO
         taken = sum(len(encode(one.query)) + one.bytes for one in carried)
         assert taken < STUDY_BYTES / 10
+
+
+# WHERE ANSWERS ARE HIDDEN IN SUMS
+
+
+def masked_bytes(federation: Federation, away: str | None) -> dict[str, Counter[str]]:
+    """A whole study of real members: bytes that each sent, by what they were asked about."""
+    sent: dict[str, Counter[str]] = defaultdict(Counter)
+
+    def carry(request: Request) -> list[Reply]:
+        replies = []
+        for site in request.asked:
+            if request.step == MASKED and site == away:
+                replies.append(Absence(site, NO_ANSWER))
+                continue
+            replies.append(federation.ask(request, site))
+            what = KEYS if request.step == KEYS else request.query.label
+            sent[site][what] += len(federation.said[-1][3])
+        return replies
+
+    drive(of_study(federation.study), carry)
+    return sent
+
+
+@pytest.mark.parametrize("method", ["allmarg", "wavetree", "fedprivsyn"])
+@pytest.mark.parametrize(("sites", "colluding", "quorum"), [(3, 1, 3), (5, 1, 4), (5, 2, 5)])
+def test_a_site_of_sums_sends_no_more_than_was_previewed(
+    method: str, sites: int, colluding: int, quorum: int
+) -> None:
+    federation = Federation(sites, colluding=colluding, quorum=quorum, method=method, epsilon=0.3)
+    away = federation.plan.sites[0] if quorum < sites else None
+    sent = masked_bytes(federation, away)
+    for site in sent:
+        shown = preview(federation.study, site)
+        foreseen = {round_.label: round_ for round_ in shown.rounds}
+        assert {*sent[site]} - {KEYS} <= {*foreseen}
+        assert shown.once == sent[site][KEYS]
+        for label, round_ in foreseen.items():
+            assert round_.bytes is not None
+            assert sent[site][label] <= round_.bytes
+            # With as many missing as may be, or none if none may, it is all of it.
+            assert not round_.fixed or site == away or sent[site][label] == round_.bytes
+        assert shown.bytes is not None
+        assert sent[site].total() <= shown.bytes
+
+
+@pytest.mark.parametrize(("sites", "colluding", "quorum"), [(3, 1, 3), (5, 1, 4), (5, 2, 5)])
+def test_a_preview_of_sums_tells_both_prices_and_the_noise_that_is_sure(
+    sites: int, colluding: int, quorum: int
+) -> None:
+    federation = Federation(sites, colluding=colluding, quorum=quorum, epsilon=0.3)
+    shown = preview(federation.study, federation.plan.sites[0])
+    release = federation.simulated()
+    assert shown.rho == release.privacy.rho
+    assert shown.rho_alone == release.privacy.rho_alone
+    assert shown.rho_alone == pytest.approx((quorum - colluding) * shown.rho)
+    stated = [charge.parts for charge in release.privacy.sites[0].charges]
+    assert [round_.parts for round_ in shown.rounds] == stated
+    for round_ in shown.rounds:
+        for part in round_.parts:
+            sure = part.sensitivity / math.sqrt(2 * part.rho)
+            assert part.sigma == pytest.approx(sure, rel=1e-6)
+
+
+def test_under_local_trust_both_prices_are_one() -> None:
+    shown = preview(make_study(MIXED, "wavetree"), "one")
+    assert shown.rho_alone == shown.rho
+    assert shown.once == 0

@@ -115,6 +115,16 @@ def _(said: dict[str, Any]) -> None:
     said["rho_alone"] = said["rho"]
 
 
+@coupling(
+    "privacy.json states the noise of all sites where some may collude",
+    r"secure-aggregation.* sigma of a release is stated",
+    "secure-aggregation",
+)
+@instead_of(at.guaranteed)
+def _(true: Any, terms: at.Terms, trust: Any) -> at.Terms:
+    return at.of_the_sum(terms, 1 if trust.name == "local" else trust.sites)
+
+
 @coupling("privacy.json overstates every sigma", r"sigma of a release is stated")
 @states
 def _(said: dict[str, Any]) -> None:

@@ -104,6 +104,46 @@ def _(true: Any, own: at.SecureAggregation, sensitivity: float, budget: at.Budge
     return sigma
 
 
+@coupling(
+    "the noise of all sites is counted on where one may collude",
+    r"shares of sigma .* cost rho",
+    "sums of shares",
+)
+@instead_of(at.SecureAggregation.site_sigma)
+def _(true: Any, own: at.SecureAggregation, *how: Any) -> Any:
+    return true(own, *how) * math.sqrt(own.honest / own.sites)
+
+
+@coupling(
+    "the noise of all sites is counted on where one may collude, in a whole study",
+    r"secure-aggregation.* costs rho",
+    "secure-aggregation",
+)
+@instead_of(at.SecureAggregation.site_sigma)
+def _(true: Any, own: at.SecureAggregation, *how: Any) -> Any:
+    return true(own, *how) * math.sqrt(own.honest / own.sites)
+
+
+@noise(
+    "the slack of a sum is reckoned with the length of a move, not with all of it",
+    r"costs more than the rho",
+    "rounded up",
+)
+@instead_of(at.SecureAggregation.slack)
+def _(true: Any, own: Any, sigma: float, sensitivity: float, integers: int, *_: Any) -> Any:
+    return true(own, sigma, sensitivity, integers, sensitivity)
+
+
+@game(
+    "the noise of all sites is counted on where one tells the hub its part",
+    r"sum over sites, OpenDP",
+    "sum over sites",
+)
+@instead_of(at.SecureAggregation.site_sigma)
+def _(true: Any, own: at.SecureAggregation, *how: Any) -> Any:
+    return true(own, *how) * math.sqrt(own.honest / own.sites)
+
+
 def costs(how: Callable[[at.Price, list[Any], at.Desk], at.Budget]) -> Planting:
     """Sites charge for a query what this makes of its price and its parts."""
 

@@ -296,7 +296,7 @@ class SiteOnDisk:
 
     def approve(self, plan: Plan, schema: Schema) -> None:
         """The steward consents to a study."""
-        study = Study(plan=plan, schema=schema.settings, quorum=1)
+        study = Study(plan=plan, schema=schema.settings, quorum=len(plan.sites))
         approve(self.settings, study, who="an auditor", now=WHEN)
 
     def open_books(self) -> Books:

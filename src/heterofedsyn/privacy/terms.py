@@ -49,5 +49,6 @@ class Noised:
 
 def added(parts: Sequence[NoisyIntegers]) -> NoisyIntegers:
     """The sum of what may leave may leave; modulo 2^64, as sums under masks are."""
-    words = [part.astype(np.int64, copy=False).view(np.uint64) for part in parts]
-    return NoisyIntegers(np.sum(words, axis=0, dtype=np.uint64).view(np.int64))
+    words = [part.view(np.uint64) for part in parts]
+    total: Integers = np.add.reduce(words, dtype=np.uint64).view(np.int64)
+    return NoisyIntegers(total)

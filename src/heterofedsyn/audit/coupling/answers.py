@@ -29,7 +29,7 @@ from heterofedsyn.marginals import (
 )
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noise import SimulatedNoise
-from heterofedsyn.privacy.trust import Trust
+from heterofedsyn.privacy.trust import SecureAggregation, Trust
 from heterofedsyn.protocol import Plan, Query, encode
 from heterofedsyn.schema import Domain, EncodedTable
 from heterofedsyn.site import Site
@@ -211,6 +211,7 @@ def check_statement(
         "trust": plan.trust,
         "rho_alone": oracle.rounded_up(Fraction(plan.budget.rho) * oracle.shares(plan.trust_model)),
         "simulated_noise": True,
+        **_of_sums(plan, transcript),
     }.items():
         require(
             stated.get(name) == wanted,
@@ -226,9 +227,19 @@ def check_statement(
         _check_account(account, plan, domain, transcript)
     spoken = {"site", "rho", "charges"}
     require(
-        len(stated) == 11 and all({*account} == spoken for account in accounts),
+        len(stated) == 11 + len(_of_sums(plan, transcript))
+        and all({*account} == spoken for account in accounts),
         "privacy.json has keys that nobody checks",
     )
+
+
+def _of_sums(plan: Plan, transcript: Transcript) -> dict[str, Any]:
+    """What is said where only sums are seen: nobody is ever missing from one here."""
+    trust = plan.trust_model
+    if not isinstance(trust, SecureAggregation):
+        return {}
+    sums = [{"label": query.label, "sites": list(plan.sites)} for query in transcript.queries]
+    return {"colluding": trust.colluding, "quorum": trust.quorum, "sums": sums}
 
 
 def _check_guarantee(stated: Mapping[str, Any]) -> None:
