@@ -221,7 +221,7 @@ def masked_bytes(federation: Federation, away: str | None) -> dict[str, Counter[
     sent: dict[str, Counter[str]] = defaultdict(Counter)
 
     def carry(request: Request) -> list[Reply]:
-        replies = []
+        replies: list[Reply] = []
         for site in request.asked:
             if request.step == MASKED and site == away:
                 replies.append(Absence(site, NO_ANSWER))

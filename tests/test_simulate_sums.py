@@ -169,6 +169,12 @@ def test_sites_over_which_no_sum_hides_anybody_are_refused_before_anything_is_re
         synthesizer.fit([f"not-there-{number}.csv" for number in range(sites)])
 
 
+@pytest.mark.parametrize("quorum", [-1, 0, 2])
+def test_no_plan_has_a_quorum_that_means_something_else(quorum: int) -> None:
+    with pytest.raises(UsageError, match=rf"quorum \({quorum}\) must be"):
+        make_plan(SCHEMA, tuple("abc"), trust=HIDDEN, aggregation=Aggregation(1, quorum))
+
+
 def test_a_schema_too_wide_for_any_site_is_refused_under_either_trust_model() -> None:
     wide = Schema.of(
         {

@@ -11,12 +11,15 @@ import pytest
 from heterofedsyn.bench.benchmark_tables import real_table
 from heterofedsyn.bench.paper.published import MEASURES, overall
 from heterofedsyn.evaluation import Evaluator, total_variation
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.schema import Schema, encode
 from heterofedsyn.simulate import FederatedSynthesizer
 from heterofedsyn.simulate.synthesizer import name_sites
 
 pytestmark = pytest.mark.slow
 
+DELTA = 1e-10
 SEEDS = {"adult": 8, "shoppers": 8}
 """Noise seeds per table; 20 for small ones, whose figures vary more."""
 
@@ -33,31 +36,49 @@ TABLES = ("adult", "shoppers", "insurance", "obesity", "abalone")
 
 
 def synthesized(
-    files: list[Path], schema: Schema, method: str, epsilon: str, trust: str, seed: int
+    files: list[Path],
+    schema: Schema,
+    method: str,
+    epsilon: str | float,
+    trust: str,
+    seed: int,
+    sites: int = 5,
 ) -> pa.Table:
-    """The rows of one study over five sites, as the paper sets it up."""
+    """The rows of one study, as the paper sets it up."""
     synthesizer = FederatedSynthesizer(
         schema,
         epsilon=float(epsilon),
-        delta=1e-10,
+        delta=DELTA,
         conversion="paper",
         method=method,
         trust=trust,
         noise_seed=seed,
     )
-    sites = synthesizer.split(synthesizer.encode(files), 5, "uniform")
-    return synthesizer.fit_encoded(name_sites(sites)).sample(seed=seed)
+    tables = synthesizer.split(synthesizer.encode(files), sites, "uniform")
+    return synthesizer.fit_encoded(name_sites(tables)).sample(seed=seed)
 
 
-def two_way(folder: Path, name: str, method: str, epsilon: str, trust: str = "local") -> float:
-    """The mean 2-way error of a method over noise seeds, five sites."""
+def two_way(
+    folder: Path,
+    name: str,
+    method: str,
+    epsilon: str | float,
+    trust: str = "local",
+    *,
+    sites: int = 5,
+    seeds: int | None = None,
+) -> float:
+    """The mean 2-way error of a method over noise seeds."""
     schema, table = real_table(folder, name)
     files = [folder / name / f"{part}.csv" for part in ("train", "val")]
     errors = []
-    for seed in range(SEEDS.get(name, 20)):
-        made = synthesized(files, schema, method, epsilon, trust, seed)
+    for seed in range(seeds or SEEDS.get(name, 20)):
+        made = synthesized(files, schema, method, epsilon, trust, seed, sites)
         errors.append(total_variation(table, encode(schema, made.to_batches()).table).two_way)
-    print(f"{name} {method} {epsilon} {trust}: {np.mean(errors):.4f}, sd {np.std(errors):.4f}")
+    print(
+        f"{name} {method} {float(epsilon):g} {trust} over {sites}: {np.mean(errors):.4f}, "
+        f"sd {np.std(errors):.4f}"
+    )
     return float(np.mean(errors))
 
 
@@ -84,6 +105,27 @@ def test_wavetree_reaches_its_targets(
 ) -> None:
     most = WAVETREE[epsilon, trust][TABLES.index(name)]
     assert two_way(data_folder, name, "wavetree", epsilon, trust) <= most
+
+
+def beside_one_place(folder: Path, name: str, sites: int) -> tuple[float, float]:
+    """The error under secure aggregation, and that of as much noise on all rows at one place.
+
+    One of the sites may collude and all must be there. One place has as many times the variance if
+    it spends the budget divided by as much.
+    """
+    whole = Budget.of(epsilon=1.0, delta=DELTA, conversion="paper")
+    times = SecureAggregation(sites).variance_factor
+    epsilon = Budget(whole.rho / times).epsilon(DELTA, "paper")
+    hidden = two_way(folder, name, "wavetree", 1.0, "secure-aggregation", sites=sites, seeds=10)
+    return hidden, two_way(folder, name, "wavetree", epsilon, sites=1, seeds=10)
+
+
+@pytest.mark.parametrize(("name", "sites"), [("adult", 5), ("shoppers", 25)])
+def test_secure_aggregation_is_as_good_as_its_noise_at_one_place(
+    data_folder: Path, name: str, sites: int
+) -> None:
+    hidden, pooled = beside_one_place(data_folder, name, sites)
+    assert hidden == pytest.approx(pooled, rel=0.05)
 
 
 @pytest.mark.parametrize("name", TABLES)

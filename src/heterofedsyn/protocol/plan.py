@@ -11,7 +11,7 @@ import msgspec
 from heterofedsyn.errors import UsageError
 from heterofedsyn.masking.identity import raw_key
 from heterofedsyn.privacy.budget import Budget, Conversion
-from heterofedsyn.privacy.trust import SecureAggregation, Trust, trust_model
+from heterofedsyn.privacy.trust import LEAST_SITES, SecureAggregation, Trust, trust_model
 
 PLAN_VERSION = 1
 MOST_ROWS_PER_UNIT = 10_000
@@ -78,6 +78,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             if self.aggregation is msgspec.UNSET:
                 usual = Aggregation(colluding=1, quorum=len(self.sites))
                 msgspec.structs.force_setattr(self, "aggregation", usual)
+            elif self.aggregation.quorum < 1:  # which a trust model would take for all sites
+                raise UsageError(
+                    f"quorum ({self.aggregation.quorum}) must be at least {LEAST_SITES} sites"
+                )
             _check_roster(self.roster, self.sites)
         elif self.aggregation is not msgspec.UNSET:
             raise UsageError(

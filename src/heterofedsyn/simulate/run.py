@@ -74,8 +74,6 @@ class Hiding:
                 f"{' and '.join(given)} means nothing under trust {self.trust!r}; leave it out, or "
                 f"use trust {SecureAggregation.name!r}"
             )
-        if self.quorum is not None and self.quorum < LEAST_SITES:
-            raise UsageError(f"quorum ({self.quorum}) must be at least {LEAST_SITES}")
 
     @property
     def fewest(self) -> int:

@@ -9,8 +9,9 @@ from heterofedsyn.bench.paper.experiments import EPSILONS, REAL, TABLES, Cell
 from heterofedsyn.bench.paper.material import Page, markdown
 from heterofedsyn.bench.paper.published import COUNTERPARTS, MEASURES, Measure, overall
 from heterofedsyn.hub import METHODS
+from heterofedsyn.privacy.trust import SecureAggregation
 
-SECURE = "secure-aggregation"
+SECURE = SecureAggregation.name
 
 
 def overall_section(page: Page) -> list[str]:
@@ -18,6 +19,7 @@ def overall_section(page: Page) -> list[str]:
     cells = page.experiment("overall").cells
     tables = [table for table in TABLES if any(cell.table == table for cell in cells)]
     lines = ["## overall", "", "q = 0.1, that is 80 % of the budget for pairs; k = 10.", ""]
+    lines += _on_trust(cells)
     lines += page.picture("overall", "Ratio of measured to published figures, by method")
     lines += _summary(page, cells)
     for measure in MEASURES:
@@ -38,6 +40,20 @@ def overall_section(page: Page) -> list[str]:
     if regression:
         lines += ["### RMSE of the label itself (the paper has none)", ""]
         lines += _plain_table(page, regression, "ml.average")
+    return lines
+
+
+def _on_trust(cells: Iterable[Cell]) -> list[str]:
+    """What the rows under secure aggregation assume, if there are any."""
+    numbers = sorted({cell.sites for cell in cells if cell.trust == SECURE})
+    lines = []
+    for hidden in map(SecureAggregation, numbers):
+        lines += [
+            f"Under {SECURE} {hidden.colluding} of {hidden.sites} sites may collude and "
+            f"{hidden.quorum} are in every sum: its noise has {hidden.variance_factor:g} times the "
+            f"variance that one place would need, and {hidden.sites} times under local.",
+            "",
+        ]
     return lines
 
 
