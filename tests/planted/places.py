@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from heterofedsyn._arrays import Exact
-from heterofedsyn.errors import HeterofedsynError, ProtocolError
+from heterofedsyn.errors import HeterofedsynError, NotApproved, ProtocolError
 from heterofedsyn.hub import replies
 from heterofedsyn.hub.methods.localmerge import LocalMerge
 from heterofedsyn.hub.release import statement
@@ -50,6 +50,7 @@ from heterofedsyn.site.member import Member
 from heterofedsyn.site.server import Service
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.site.shelf import Shelf
+from heterofedsyn.site.signing import Identity
 from heterofedsyn.sources import _rowwise as rowwise
 from heterofedsyn.sources import apart, csv_file, memory
 from heterofedsyn.sources._cells import texts
