@@ -39,10 +39,18 @@ from heterofedsyn.simulate.run import run_study
 from heterofedsyn.simulate.split import split
 from heterofedsyn.simulate.synthesizer import FederatedSynthesizer
 from heterofedsyn.site import _spark_tasks as spark_tasks
-from heterofedsyn.site import consent, member, receipt, roster, selfcheck, server, spark_counting
+from heterofedsyn.site import (
+    consent,
+    member,
+    receipt,
+    roster,
+    selfcheck,
+    server,
+    spark_counting,
+)
 from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.answering import Desk, Price, Site, Store
-from heterofedsyn.site.ledger import agreement, durable, repair
+from heterofedsyn.site.ledger import agreement, durable, private, repair, retiring
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.ledger.entries import Charged, Repaired
 from heterofedsyn.site.ledger.index import Index
