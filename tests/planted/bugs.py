@@ -10,7 +10,7 @@ from importlib import import_module
 VARIABLE = "HETEROFEDSYN_PLANTED"
 """Names the bug to every process of an audit."""
 
-_THEMES = ("noise", "prices", "messages", "persons", "rows", "agents", "ledgers", "sums")
+_THEMES = ("noise", "prices", "messages", "persons", "rows", "agents", "ledgers", "sums", "shelves")
 
 Planting = Callable[[], None]
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from heterofedsyn._arrays import Exact
-from heterofedsyn.errors import HeterofedsynError, ProtocolError
+from heterofedsyn.errors import HeterofedsynError, NotApproved, ProtocolError
 from heterofedsyn.hub import replies
 from heterofedsyn.hub.methods.localmerge import LocalMerge
 from heterofedsyn.hub.release import statement
@@ -39,10 +39,18 @@ from heterofedsyn.simulate.run import run_study
 from heterofedsyn.simulate.split import split
 from heterofedsyn.simulate.synthesizer import FederatedSynthesizer
 from heterofedsyn.site import _spark_tasks as spark_tasks
-from heterofedsyn.site import consent, member, receipt, roster, selfcheck, server, spark_counting
+from heterofedsyn.site import (
+    consent,
+    member,
+    receipt,
+    roster,
+    selfcheck,
+    server,
+    spark_counting,
+)
 from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.answering import Desk, Price, Site, Store
-from heterofedsyn.site.ledger import agreement, durable, repair
+from heterofedsyn.site.ledger import agreement, durable, private, repair, retiring
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.ledger.entries import Charged, Repaired
 from heterofedsyn.site.ledger.index import Index
@@ -50,6 +58,7 @@ from heterofedsyn.site.member import Member
 from heterofedsyn.site.server import Service
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.site.shelf import Shelf
+from heterofedsyn.site.signing import Identity
 from heterofedsyn.sources import _rowwise as rowwise
 from heterofedsyn.sources import apart, csv_file, memory
 from heterofedsyn.sources._cells import texts

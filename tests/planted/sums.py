@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -298,38 +296,3 @@ def _(true: Any, own: at.Member, asked: Any) -> Any:
 @instead_of(at.Desk.answer)
 def _(true: Any, desk: at.Desk, query: Any, store: Any, pack: Any = None) -> Any:
     return true(desk, query, changed(store, kept=lambda query: None), pack)
-
-
-# PRICES
-
-priced = partial(sums, first="what a sum costs: 5 sites")
-DEAR = r"a record costs rho"
-
-
-@priced("each of c sites adds a c-th of the variance", DEAR)
-@instead_of(at.SecureAggregation._share)
-def _(true: Any, own: at.SecureAggregation, sensitivity: float, budget: at.Budget) -> float:
-    return at.sigma_for(sensitivity, budget) / math.sqrt(own.sites) * (1 + 1e-15)
-
-
-@priced("the slack of a sketch is that of its length", r"sketch: " + DEAR)
-@instead_of(at.SecureAggregation.slack)
-def _(
-    true: Any, own: Any, sigma: float, sensitivity: float, integers: int, l1: Any = None
-) -> float:
-    return float(true(own, sigma, sensitivity, integers, sensitivity))
-
-
-@priced("a sum is priced as if it were one Gaussian", DEAR)
-@instead_of(at.SecureAggregation.slack)
-def _(true: Any, *how: Any) -> float:
-    return 0.0
-
-
-@priced("an answer seen alone costs what it costs in a sum", r"seen alone, answers cost")
-@instead_of(at.Desk.answer)
-def _(true: Any, desk: at.Desk, query: Any, store: Any, pack: Any = None) -> Any:
-    def book(price: at.Price) -> None:
-        store.charge(replace(price, alone=price.cost))
-
-    return true(desk, query, changed(store, charge=book), pack)

@@ -8,7 +8,7 @@ from itertools import product
 
 from heterofedsyn.audit.effort import Effort
 from heterofedsyn.audit.findings import Check, require
-from heterofedsyn.audit.sums import charges, masks, rosters
+from heterofedsyn.audit.sums import charges, folders, masks, rosters
 from heterofedsyn.audit.sums.knowledge import Judge
 from heterofedsyn.audit.sums.lies import Hub, answered, strategies
 from heterofedsyn.audit.sums.members import WORDS, Cast
@@ -20,6 +20,7 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
     yield from masks.checks(effort, seed)
     yield from rosters.checks(seed)
     yield from charges.checks(effort, seed)
+    yield from folders.checks(seed)
     for sites in (3, 4):
         for trust in settings(sites):
             name = f"{sites} sites, {trust.colluding} collude, quorum {trust.quorum}"
