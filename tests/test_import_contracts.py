@@ -57,6 +57,10 @@ FORBIDDEN = {
         ("hub", "import heterofedsyn.site"),
     ),
     "Engines carry messages and know no site": (("engines", "import heterofedsyn.site"),),
+    "What needs a site's private key is closed to the hub": (
+        ("hub", "import heterofedsyn.masking.sealing"),
+        ("engines", "import heterofedsyn.masking.sealing"),
+    ),
     "Only sites and what stands above them read sources": (
         ("hub", "import heterofedsyn.sources"),
         ("privacy", "import heterofedsyn.sources"),
