@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,14 @@ def make_site(place: Path, schema: Schema = SCHEMA, rows: int = 20, **terms: Any
     return SiteOnDisk.create(settings).settings
 
 
-def make_study(schema: Schema = SCHEMA, **terms: Any) -> Study:
-    """A study of sites `one` and `two`."""
-    plan = make_plan(schema, ("one", "two"), **terms)
-    return Study(plan=plan, schema=schema.settings, quorum=1)
+def make_study(
+    schema: Schema = SCHEMA,
+    sites: Sequence[str] = ("one", "two"),
+    quorum: int = 1,
+    **terms: Any,
+) -> Study:
+    """A study of these sites."""
+    return Study(plan=make_plan(schema, sites, **terms), schema=schema.settings, quorum=quorum)
 
 
 def approved_study(settings: SiteSettings, schema: Schema = SCHEMA, **terms: Any) -> Study:

@@ -2,7 +2,7 @@
 
 Run as `python nvflare_agent.py FOLDER [SEED]`; with a seed, its noise is that of a simulation.
 While FOLDER.hold holds a number, queries with that number or a later one are not answered; nothing
-has been charged for them then.
+has been charged for them then. While it names a step of secure aggregation, that step is not taken.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import time
 from pathlib import Path
 
 from heterofedsyn.privacy.noise import SecureNoise, SimulatedNoise
-from heterofedsyn.protocol import Query, decode
+from heterofedsyn.protocol import Query
+from heterofedsyn.protocol.aggregation import AskKey, AskMasked, AskOpened, AskVote
+from heterofedsyn.protocol.codec import Asked, decode_asked
 from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.server import Service
@@ -28,13 +30,22 @@ class Gate:
         self._hold = hold
 
     def answer(self, message: bytes) -> bytes:
-        number = decode(message, Query).number
-        while self._hold.exists() and number >= int(self._hold.read_text() or 0):
+        asked = decode_asked(message)
+        while self._hold.exists() and _is_held(asked, self._hold.read_text()):
             time.sleep(0.05)
         return self._agent.answer(message)
 
     def close(self) -> None:
         self._agent.close()
+
+
+_STEPS = {AskKey: "keys", AskMasked: "masked", AskVote: "agree", AskOpened: "open"}
+
+
+def _is_held(asked: Asked, hold: str) -> bool:
+    if not isinstance(asked, Query):
+        return _STEPS[type(asked)] == hold
+    return hold == "" or (hold.isdigit() and asked.number >= int(hold))
 
 
 def log(text: str) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 
+from heterofedsyn._files import file_written_whole
 from heterofedsyn.schema import Schema
 from test_docs import blocks
 
@@ -102,9 +103,10 @@ class Federation:
             ("hfs-engine", str(os.getuid())),
             ("--group heterofedsyn", f"--group {os.getgid()}"),
             ("site approve study.toml", "site approve study.toml --yes"),
+            ("kingsbridge.pub --folder", "kingsbridge.pub --yes --folder"),
         ):
             text = text.replace(shown, here)
-        if name == "study.sh":
+        if name in ("study.sh", "sum-study.sh"):
             return text
         return text.replace("elmwood", NAMES.get(role, role))
 
@@ -251,13 +253,14 @@ class Federation:
             except ProcessLookupError:
                 continue
 
-    def hold(self, site: str, number: int | None) -> None:
-        """Let the test agent of a site wait before queries from this number on, or no longer."""
+    def hold(self, site: str, where: int | str | None) -> None:
+        """Let the test agent of a site wait: from a query on, before a step, or no longer."""
         path = self.folder(site) / "site.hold"
-        if number is None:
+        if where is None:
             path.unlink()
         else:
-            path.write_text(str(number))
+            with file_written_whole(path) as partial:
+                partial.write_text(str(where))
 
     def server(self) -> None:
         self.start("heterofedsyn-hub.service", HUB)

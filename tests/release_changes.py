@@ -86,10 +86,10 @@ def release_values() -> dict[str, bytes]:
             except (UsageError, PrivacyRefusal):
                 continue  # a method that is not made for this trust model
             found[f"{method} {trust}"] = release
-    return {name: _packed(release) for name, release in found.items()}
+    return {name: packed(release) for name, release in found.items()}
 
 
-def _packed(release: Any) -> bytes:
+def packed(release: Any) -> bytes:
     from heterofedsyn.hub.release.folder import text
     from heterofedsyn.hub.release.model_file import pack
 

@@ -240,7 +240,10 @@ def test_a_study_file_that_changed_after_approval_is_refused(site: Setup) -> Non
 @pytest.mark.parametrize(
     ("terms", "words"),
     [
-        ({"trust": "secure-aggregation"}, "local"),
+        (
+            {"trust": "secure-aggregation", "sites": ("one", "two", "three"), "quorum": 3},
+            "alone_epsilon",
+        ),
         ({"epsilon": 3.0}, "cap per study"),
     ],
 )

@@ -30,15 +30,15 @@ from heterofedsyn.marginals.statistics import works
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Answer, Part, Query, Study, decode, encode
+from heterofedsyn.protocol.codec import study_of
 from heterofedsyn.protocol.limits import (
-    MOST_ANSWER_BYTES,
     MOST_PART_WORK,
-    MOST_QUERY_BYTES,
+    MOST_REPLY_BYTES,
+    MOST_REQUEST_BYTES,
     MOST_WORK,
     check_query,
     most_answer_bytes,
 )
-from heterofedsyn.protocol.codec import study_of
 from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.schema import Domain, Schema
 from heterofedsyn.simulate.hospitals import hospital_schema
@@ -172,7 +172,7 @@ def test_refused_queries_end_a_study_and_no_other(
             def unread(message: bytes, kind: type[Query]) -> Query:
                 raise AssertionError("a query was read")
 
-            patched.setattr(agent_module, "decode", unread)
+            patched.setattr(agent_module, "decode_asked", unread)
             for message in (first, ask(study, Flat(("a7",)))):
                 with pytest.raises(Refused, match="5 queries of study") as caught:
                     site.agent.answer(message)
@@ -497,7 +497,9 @@ def _flat_answer(request: Request, site: str) -> Answer:
     )
 
 
-@pytest.mark.parametrize(("kind", "most"), [(Query, MOST_QUERY_BYTES), (Answer, MOST_ANSWER_BYTES)])
+@pytest.mark.parametrize(
+    ("kind", "most"), [(Query, MOST_REQUEST_BYTES), (Answer, MOST_REPLY_BYTES)]
+)
 def test_a_message_longer_than_any_need_be_is_not_read(kind: type[Any], most: int) -> None:
     with pytest.raises(ProtocolError, match="over the limit"):
         decode(bytes(most + 1), kind)

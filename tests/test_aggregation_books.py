@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
@@ -305,6 +307,27 @@ def test_private_files_are_removed_for_good_while_an_agent_serves(place: Place) 
         books.keep_secret(STUDY, "key", b"private")
 
 
+def test_nothing_is_kept_for_a_study_that_is_being_closed(place: Place) -> None:
+    kept: list[str] = []
+    with place.open() as books:
+
+        def keep() -> None:
+            with suppress(LedgerDisputed):
+                for number in count():
+                    books.keep_secret(STUDY, f"key-{number}", b"private")
+                    kept.append(f"key-{number}")
+
+        agent = threading.Thread(target=keep)
+        agent.start()
+        while len(kept) < 5:
+            time.sleep(0.001)
+        forget(place.folder, STUDY)
+        at_once = [path.name for path in (place.folder / "aggregation" / STUDY).iterdir()]
+        agent.join()
+    assert at_once == ["forgotten"]
+    assert [path.name for path in (place.folder / "aggregation" / STUDY).iterdir()] == at_once
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "../key", "a/b", "Key", "forgotten", "k" * 65])
 def test_private_files_have_plain_names(place: Place, name: str) -> None:
     with place.open() as books:
@@ -331,6 +354,7 @@ def test_a_locked_site_says_books_and_opens_nothing_until_it_is_repaired(place: 
             lambda: books.settle("record"),
             lambda: books.keep("one", b"another"),
             lambda: books.keep_secret(STUDY, "key", b"private"),
+            lambda: books.secret(STUDY, "key"),
             *(lambda say=say: say(books, "x") for say in SAYINGS),
         ]
         for ask in asks:

@@ -792,7 +792,7 @@ COMMANDS = [
     ("bench", "timing"),
     ("site",),
     *(("site", name) for name in ("init", "preview", "approve", "withdraw", "serve", "receipt")),
-    *(("site", name) for name in ("verify", "evaluate", "ledger")),
+    *(("site", name) for name in ("verify", "evaluate", "ledger", "close", "peer")),
     ("study",),
     *(("study", name) for name in ("new", "package", "run", "status")),
 ]

@@ -24,12 +24,18 @@ from heterofedsyn.site.consent import (
     approve,
     approved,
     check_unit,
+    close,
     recorded,
     withdraw,
 )
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.ledger.entries import Account
+from heterofedsyn.site.ledger.locked import lock
+from heterofedsyn.site.ledger.private import is_forgotten
+from heterofedsyn.site.peers import Peers
 from heterofedsyn.site.settings import SiteSettings
+from heterofedsyn.site.signing import Identity
+from hidden_support import NAMES, conduct, hidden_study, key_of, make_sites
 from site_support import NOW, SCHEMA, WHO, approved_study, make_site, make_study
 from support import categories
 
@@ -56,7 +62,6 @@ def test_what_was_approved_is_found_with_who_when_and_how_much(settings: SiteSet
     ("study", "words"),
     [
         (make_study(sites=("oak", "birch")), "this site is called 'elmwood'"),
-        (make_study(sites=("elmwood", "oak"), trust="secure-aggregation"), "'local' trust only"),
         (make_study(categories(4, 6, 4)), "another schema"),
         (make_study(epsilon=1.001), "more than the cap per study"),
         (make_study(delta=1e-3), "more than the cap per study"),
@@ -316,3 +321,284 @@ def test_serve_refuses_an_anchor_that_others_can_replace(tmp_path: Path) -> None
     assert isinstance(found.exception, UsageError)
     assert "others can write" in str(found.exception)
     assert any("others can write" in remark for remark in settings.remarks())
+
+
+# STUDIES THAT HIDE ANSWERS IN SUMS
+
+Sites = dict[str, SiteSettings]
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Sites:
+    return make_sites(tmp_path)
+
+
+def set_terms(settings: SiteSettings, **terms: Any) -> SiteSettings:
+    """The site after its steward wrote other settings."""
+    changed = replace(settings, **terms)
+    (settings.folder / "site.toml").write_text(changed.to_toml())
+    return changed
+
+
+def test_a_study_whose_keys_are_all_confirmed_is_approved(sites: Sites) -> None:
+    study = hidden_study(sites)
+    for settings in sites.values():
+        given = approve(settings, study, who=WHO, now=NOW)
+        assert approved(settings, study.fingerprint, account(settings)) == (study, given)
+
+
+def forget_pair(sites: Sites) -> None:
+    Peers.load(sites["elmwood"].folder).remove("oak").save(sites["elmwood"].folder)
+
+
+def swap_pairs(sites: Sites) -> None:
+    book = Peers().add("oak", key_of(sites["birch"])).add("birch", key_of(sites["oak"]))
+    book.save(sites["elmwood"].folder)
+
+
+def other_key(sites: Sites) -> None:
+    book = Peers.load(sites["elmwood"].folder).remove("oak")
+    book.add("oak", Identity.fresh().public).save(sites["elmwood"].folder)
+
+
+def no_cap(sites: Sites) -> None:
+    sites["elmwood"] = set_terms(sites["elmwood"], alone_epsilon=None)
+
+
+def low_cap(sites: Sites) -> None:
+    sites["elmwood"] = set_terms(sites["elmwood"], epsilon=1.2, alone_epsilon=1.3)
+
+
+def new_key(sites: Sites) -> None:
+    settings = sites["elmwood"]
+    Books.repair(settings.folder, settings.anchor, settings.study_cap, restored=True)
+
+
+def locked(sites: Sites) -> None:
+    lock(sites["elmwood"].folder, "a reason")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (forget_pair, "keys of oak were not confirmed"),
+        (swap_pairs, "keys of birch, oak were not confirmed"),
+        (other_key, "keys of oak were not confirmed"),
+        (no_cap, "set alone_epsilon in site.toml"),
+        (low_cap, "more than the cap on that"),
+        (new_key, "another key for 'elmwood'"),
+    ],
+)
+def test_a_study_that_a_site_cannot_hide_in_is_neither_approved_nor_answered(
+    sites: Sites, change: Any, words: str
+) -> None:
+    study, before = hidden_study(sites), hidden_study(sites, seed=8)
+    approve(sites["elmwood"], before, who=WHO, now=NOW)
+    change(sites)
+    settings = sites["elmwood"]
+    with pytest.raises(NotApproved, match=words):
+        approve(settings, study, who=WHO, now=NOW)
+    assert not (settings.studies / study.fingerprint).exists()
+    with pytest.raises(NotApproved):
+        approved(settings, before.fingerprint, account(settings))
+
+
+def test_a_study_without_keys_or_with_another_own_key_is_not_approved(sites: Sites) -> None:
+    study, settings = hidden_study(sites), sites["elmwood"]
+    plan = study.plan
+    assert plan.aggregation is not msgspec.UNSET
+    others = {
+        "names no keys": {},
+        "another key for 'elmwood'": {**plan.roster, "elmwood": Identity.fresh().public},
+    }
+    for words, keys in others.items():
+        hidden = msgspec.structs.replace(plan.aggregation, keys=keys)
+        other = msgspec.structs.replace(plan, aggregation=hidden)
+        with pytest.raises(NotApproved, match=words):
+            approve(settings, msgspec.structs.replace(study, plan=other), who=WHO, now=NOW)
+
+
+def test_a_locked_site_approves_nothing(sites: Sites) -> None:
+    locked(sites)
+    for study in (make_study(), hidden_study(sites)):
+        with pytest.raises(HeterofedsynError, match="locked itself"):
+            approve(sites["elmwood"], study, who=WHO, now=NOW)
+
+
+@pytest.mark.parametrize("quorum", [3, 4])
+def test_the_price_seen_alone_is_that_of_the_honest_sites(tmp_path: Path, quorum: int) -> None:
+    sites = make_sites(tmp_path, *NAMES)
+    study = hidden_study(sites, quorum=quorum, epsilon=0.5)
+    alone = study.plan.budget.times(quorum - 1)
+    just = alone.epsilon(1e-9)
+    for epsilon, fits in ((just * 1.0001, True), (just * 0.9999, False)):
+        settings = set_terms(
+            sites["elmwood"], epsilon=0.5, study_epsilon=0.5, alone_epsilon=epsilon
+        )
+        if fits:
+            approve(settings, study, who=WHO, now=NOW)
+        else:
+            with pytest.raises(NotApproved, match="more than the cap on that"):
+                approved(settings, study.fingerprint, account(settings))
+
+
+def nothing(settings: SiteSettings, study: Study) -> None:
+    pass
+
+
+def take_back(settings: SiteSettings, study: Study) -> None:
+    withdraw(settings, study.fingerprint, who=WHO, now=NOW)
+
+
+def end(settings: SiteSettings, study: Study) -> None:
+    close(settings, study.fingerprint, who=WHO, now=NOW)
+
+
+def lose_consent(settings: SiteSettings, study: Study) -> None:
+    shutil.rmtree(settings.studies / study.fingerprint)
+
+
+def lose_key(settings: SiteSettings, study: Study) -> None:
+    lose_consent(settings, study)
+    shutil.rmtree(settings.folder / "aggregation")
+
+
+def repair_and_restore_key(settings: SiteSettings, study: Study) -> None:
+    old = settings.key.read_bytes()
+    Books.repair(settings.folder, settings.anchor, settings.study_cap, restored=True)
+    lose_consent(settings, study)
+    settings.key.write_bytes(old)
+
+
+@pytest.mark.parametrize(
+    ("happens", "words"),
+    [
+        (nothing, "approved here before"),
+        (take_back, "approved here before"),
+        (end, "was closed here"),
+        (lose_consent, "has a key of this site"),
+        (lose_key, "has a key of this site"),
+        (repair_and_restore_key, "a retired key came back"),
+    ],
+)
+def test_consent_to_a_study_that_hides_answers_is_given_once(
+    sites: Sites, happens: Any, words: str
+) -> None:
+    study, settings = hidden_study(sites), sites["elmwood"]
+    for each in sites.values():
+        approve(each, study, who=WHO, now=NOW)
+    assert conduct(study, sites) == []
+    assert account(settings).joined.keys() == {study.fingerprint}
+    happens(settings, study)
+    with pytest.raises(NotApproved, match=words):
+        approve(settings, study, who=WHO, now=NOW)
+    if happens is not nothing:
+        with pytest.raises(NotApproved):
+            approved(settings, study.fingerprint, account(settings))
+
+
+@pytest.mark.parametrize("happens", [take_back, end])
+@pytest.mark.parametrize("asked", [False, True])
+def test_the_private_key_of_a_study_is_gone_at_once_while_an_agent_serves(
+    sites: Sites, happens: Any, asked: bool
+) -> None:
+    study, settings = hidden_study(sites), sites["elmwood"]
+    for each in sites.values():
+        approve(each, study, who=WHO, now=NOW)
+    if asked:
+        conduct(study, sites)
+    folder = settings.folder / "aggregation" / study.fingerprint
+    assert (folder / "key").exists() == asked
+    with Books.open(settings.folder, settings.anchor) as books:
+        happens(settings, study)
+        assert is_forgotten(settings.folder, study.fingerprint)
+        assert [path.name for path in folder.iterdir()] == ["forgotten"]
+        assert books.secret(study.fingerprint, "key") is None
+        with pytest.raises(HeterofedsynError, match="closed"):
+            books.keep_secret(study.fingerprint, "key", b"private")
+        with pytest.raises(NotApproved, match=r"withdrawn|closed"):
+            approved(settings, study.fingerprint, books.account)
+
+
+def test_who_was_interrupted_while_ending_a_study_ends_it_again(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, settings = hidden_study(sites), sites["elmwood"]
+    approve(settings, study, who=WHO, now=NOW)
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("heterofedsyn.site.consent._mark", fail)
+        with pytest.raises(KeyboardInterrupt):
+            take_back(settings, study)
+    with pytest.raises(NotApproved, match="was closed"):
+        approved(settings, study.fingerprint, account(settings))
+    with pytest.raises(NotApproved, match="approved here before"):
+        approve(settings, study, who=WHO, now=NOW)
+    take_back(settings, study)
+    with pytest.raises(NotApproved, match="was withdrawn"):
+        approved(settings, study.fingerprint, account(settings))
+
+
+def test_a_closed_study_is_closed_for_good_under_any_trust(settings: SiteSettings) -> None:
+    study = approved_study(settings)
+    end(settings, study)
+    with pytest.raises(NotApproved, match="was closed"):
+        approved(settings, study.fingerprint, account(settings))
+    with pytest.raises(NotApproved, match="for good"):
+        approved_study(settings)
+    assert recorded(settings, study.fingerprint)[0] == study
+    for ending in (end, take_back):
+        with pytest.raises(UsageError, match="closed before"):
+            ending(settings, study)
+    with pytest.raises(UsageError, match="no consent"):
+        close(settings, "0" * 64, who=WHO, now=NOW)
+    assert not (settings.folder / "aggregation").exists()
+
+
+def test_a_study_may_be_withdrawn_and_then_closed(settings: SiteSettings) -> None:
+    study = approved_study(settings)
+    take_back(settings, study)
+    end(settings, study)
+    with pytest.raises(NotApproved, match="for good"):
+        approved_study(settings)
+
+
+def test_a_repaired_site_takes_part_again_with_its_new_key(sites: Sites) -> None:
+    old = hidden_study(sites)
+    for settings in sites.values():
+        approve(settings, old, who=WHO, now=NOW)
+    settings = sites["elmwood"]
+    Books.repair(settings.folder, settings.anchor, settings.study_cap, restored=True)
+    with pytest.raises(NotApproved, match="it cannot go on here"):
+        approved(settings, old.fingerprint, account(settings))
+    new = hidden_study(sites, seed=8)
+    with pytest.raises(NotApproved, match="keys of elmwood were not confirmed"):
+        approve(sites["oak"], new, who=WHO, now=NOW)
+    for name in ("oak", "birch"):
+        book = Peers.load(sites[name].folder).remove("elmwood")
+        book.add("elmwood", key_of(settings)).save(sites[name].folder)
+    for each in sites.values():
+        approve(each, new, who=WHO, now=NOW)
+    assert conduct(new, sites) == []
+
+
+def test_settings_without_a_cap_for_answers_seen_alone_still_load(settings: SiteSettings) -> None:
+    assert "alone_epsilon" not in (settings.folder / "site.toml").read_text()
+    assert SiteSettings.load(settings.folder).alone_cap is None
+    with pytest.raises(UsageError, match="at least epsilon"):
+        replace(settings, alone_epsilon=2.9)
+    wider = set_terms(settings, alone_epsilon=5.0)
+    assert SiteSettings.load(settings.folder) == wider
+    assert wider.alone_cap == Budget.of(epsilon=5.0, delta=1e-9)
+
+
+def test_of_two_caps_for_answers_seen_alone_the_stricter_holds(settings: SiteSettings) -> None:
+    none, low, high = (
+        replace(settings, alone_epsilon=epsilon).limits for epsilon in (None, 4.0, 5.0)
+    )
+    assert low.strictest(high) == high.strictest(low) == low
+    assert none.strictest(high) == high.strictest(none) == high
+    assert none.strictest(none).alone_cap is None

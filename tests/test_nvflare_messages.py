@@ -90,7 +90,9 @@ def test_nvflare_refusal_has_one_of_four_reasons(reason: Reason) -> None:
 
 @pytest.mark.parametrize("reason", ["age 93 is unknown", "", 7, ["over the cap"], b"malformed"])
 def test_nvflare_words_of_a_site_never_reach_the_release(reason: object) -> None:
-    assert read_reply(REQUEST, "one", reply(**{REASON: reason})) == Absence("one", "refused (unavailable)")
+    assert read_reply(REQUEST, "one", reply(**{REASON: reason})) == Absence(
+        "one", "refused (unavailable)"
+    )
 
 
 @pytest.mark.parametrize("answer", [b"", b"\xff" * 40, "text", None, 3, encode(good())[:-1]])

@@ -1,214 +1,252 @@
-"""NVFlare carries the steps of a sum: each site its own bytes, and again while there is time."""
+"""A real NVFlare federation of five sites under secure aggregation, as docs/federation.md says."""
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
-from msgspec import UNSET
-from msgspec.structs import replace
 
-pytest.importorskip("nvflare")
+from heterofedsyn.engines.nvflare import job
+from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress
+from heterofedsyn.hub.methods import make_method
+from heterofedsyn.hub.methods.base import settings_of
+from heterofedsyn.protocol import Plan, Study
+from heterofedsyn.protocol.plan import Aggregation
+from heterofedsyn.schema import encode
+from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
+from heterofedsyn.simulate.run import run_study
+from heterofedsyn.sources import open_source
+from nvflare_support import AGENT, BIN, COORDINATOR, HUB, SIMULATED, Federation, federation, until
 
-from nvflare.apis.signal import Signal
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_200)]
 
-from heterofedsyn.engines.nvflare import asking, controller
-from heterofedsyn.engines.nvflare.job import write_job
-from heterofedsyn.engines.nvflare.progress import Progress, State
-from heterofedsyn.engines.nvflare.task import RELEASE, pack
-from heterofedsyn.errors import HeterofedsynError, UsageError
-from heterofedsyn.hub import load
-from heterofedsyn.hub.steps import AGREE, KEYS, MASKED, OPEN
-from heterofedsyn.protocol import Study, decode, encode
-from heterofedsyn.protocol.aggregation import AskKey, AskMasked, AskOpened, AskVote, Opened
-from heterofedsyn.protocol.codec import Asked, decode_asked
-from heterofedsyn.protocol.refusal import Reason, Refused
-from nvflare_simulated import SimulatedController
-from nvflare_wires import Answering, run_wired
-from sums_support import NAMES, Federation
-
-pytestmark = pytest.mark.thorough
-
-STEP_OF = {AskKey: KEYS, AskMasked: MASKED, AskVote: AGREE, AskOpened: OPEN}
-ROWS = 50
+SCHEMA = hospital_schema()
+TABLES = {
+    # NVFlare takes no hyphen in the name of an organisation.
+    name.replace("st-anna", "southport"): rows
+    for name, rows in hospitals(patients=4_000).items()
+}
+SITES = tuple(TABLES)
+SEED = 23
 
 
-@pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits that a test can wait for."""
-    monkeypatch.setattr(asking, "AGAIN_SECONDS", 0.05)
-    monkeypatch.setattr(controller, "START_SECONDS", 0.0)
+@pytest.fixture(scope="module")
+def federated() -> Iterator[Federation]:
+    root = Path(tempfile.mkdtemp(prefix="hfs"))  # paths of sockets are short
+    try:
+        with federation(root, TABLES, SCHEMA) as made:
+            for site in SITES:
+                made.run("alone.sh", site)
+            for site in (*SITES, COORDINATOR):
+                for other in SITES:
+                    shutil.copy(
+                        made.folder(other) / "site" / "key.pub", made.folder(site) / f"{other}.pub"
+                    )
+            made.run("peer.sh", SITES[0])
+            for site in SITES:
+                for other in SITES:
+                    if other != site:
+                        confirm = ["site", "peer", "add", other, f"{other}.pub", "--yes"]
+                        made.command([str(BIN / "heterofedsyn"), *confirm], site)
+            made.gated_agents(*SITES, seed=SEED)
+            yield made
+    finally:
+        shutil.rmtree(root)
 
 
-class Agents:
-    """The agents of all sites: they answer, are away for a while, or never say anything."""
-
-    def __init__(self, federation: Federation) -> None:
-        self.federation = federation
-        self.asked: Counter[tuple[str, str]] = Counter()
-        self.away: dict[tuple[str, str], int] = {}
-        """How many times a site is not there in a step."""
-        self.silent: set[tuple[str, str]] = set()
-
-    def answer(self, site: str, message: bytes) -> bytes | Reason | None:
-        asked: Asked = decode_asked(message)
-        place = (STEP_OF[type(asked)], site)
-        self.asked[place] += 1
-        if place in self.silent:
-            return None
-        if self.away.get(place, 0) > 0:
-            self.away[place] -= 1
-            return Reason.UNAVAILABLE
-        try:
-            return self.federation.members[site].answer(asked)
-        except HeterofedsynError as error:
-            return Refused.because_of(error).reason
-
-
-def run(
-    federation: Federation,
-    answer: Answering,
-    root: Path,
-    *,
-    resume: bool = False,
-    patience: float = 60.0,
-) -> tuple[Progress, Path]:
-    study = replace(federation.study, patience=patience)
-    made = SimulatedController(pack(study.to_toml()), resume=resume, rows=ROWS)
-    return run_wired(made, federation.plan.sites, answer, root)
-
-
-def same_files(release: Path, federation: Federation, tmp_path: Path) -> bool:
-    simulated = federation.simulated().save(tmp_path / "simulated", rows=ROWS)
-    return {path.name: path.read_bytes() for path in release.iterdir()} == {
-        path.name: path.read_bytes() for path in simulated.iterdir()
+def make_study(federated: Federation, method: str, quorum: int, seed: int) -> Study:
+    keys = {
+        site: (federated.folder(site) / "site" / "key.pub").read_text().strip() for site in SITES
     }
+    made = make_method(method)
+    plan = Plan(
+        schema=made.encoding(SCHEMA).fingerprint,
+        epsilon=0.5,
+        delta=1e-9,
+        sites=SITES,
+        trust="secure-aggregation",
+        aggregation=Aggregation(1, quorum, keys),
+        method=method,
+        settings=settings_of(made),
+        seed=seed,
+    )
+    study = Study(plan=plan, schema=SCHEMA.settings, quorum=quorum, patience=60)
+    for role in (COORDINATOR, *SITES):
+        study.save(federated.folder(role) / "study.toml")
+    for site in SITES:
+        said = federated.run("steward.sh", site)
+        assert f"approved {study.fingerprint}" in said
+    shutil.rmtree(release_of(federated), ignore_errors=True)
+    return study
 
 
-@pytest.mark.quick
-def test_nvflare_sums_are_those_of_a_simulation_and_progress_tells_every_step(
-    tmp_path: Path,
+def release_of(federated: Federation) -> Path:
+    return federated.folder(COORDINATOR) / "release"
+
+
+RUN = """
+import sys
+from heterofedsyn.engines.nvflare import job
+job.CONTROLLER = sys.argv.pop(1)
+from heterofedsyn.cli.app import run
+sys.exit(run(sys.argv[1:]))
+"""
+"""`study run`, by a controller that takes the noise of a simulation."""
+
+
+def started(federated: Federation, *more: str) -> subprocess.Popen[bytes]:
+    command = ["study", "run", "study.toml", "--kit", "kit", "--out", "release", *more]
+    line = f"cd {COORDINATOR}; exec python -c '{RUN}' {SIMULATED} {' '.join(command)}"
+    federated.spawn("run", ["bash", "-euc", line], federated.environment())
+    return federated.processes["run"]
+
+
+def ended(federated: Federation, process: subprocess.Popen[bytes]) -> str:
+    code = process.wait(300)
+    said = federated.log("run").read_text()
+    federated.processes.pop("run", None)
+    assert code == 0, said
+    return said
+
+
+def steps_of(federated: Federation, study: Study) -> tuple[RoundProgress, ...]:
+    found = sorted(
+        federated.folder(HUB).glob("kit/*/heterofedsyn/progress.json"),
+        key=lambda path: path.stat().st_mtime,
+    )
+    progress = msgspec.json.decode(found[-1].read_bytes(), type=Progress) if found else None
+    return progress.rounds if progress and progress.study == study.fingerprint else ()
+
+
+def waits_at(federated: Federation, study: Study, step: str, answered: int) -> bool:
+    return any(
+        found.step == step and len(found.answered) >= answered and not found.finished
+        for found in steps_of(federated, study)
+    )
+
+
+def simulated(study: Study, place: Path) -> Path:
+    """The release that a simulation of the same tables makes, with the same noise."""
+    method = make_method(study.plan.method, study.plan.settings)
+    schema = method.encoding(SCHEMA)
+    tables = [encode(schema, open_source(TABLES[name]).batches()).table for name in SITES]
+    release = run_study(schema, study.plan, method, tables, noise_seed=SEED)
+    return release.save(place, rows=release.run.noisy_total)
+
+
+def check_same(federated: Federation, study: Study, place: Path) -> None:
+    for path in simulated(study, place).iterdir():
+        assert path.read_bytes() == (release_of(federated) / path.name).read_bytes(), path.name
+
+
+def charges(federated: Federation, site: str, study: Study) -> list[str]:
+    found = federated.ledger(site)["charges"]
+    assert isinstance(found, list)
+    return [charge["label"] for charge in found if charge["study"] == study.fingerprint]
+
+
+def test_a_study_over_nvflare_and_a_simulation_give_the_same_bytes(
+    federated: Federation, tmp_path: Path
 ) -> None:
-    federation = Federation(4, quorum=3)
-    agents = Agents(federation)
-    progress, result = run(federation, agents.answer, tmp_path / "root")
-    assert (progress.state, progress.message) == (State.DONE, "")
-    assert same_files(result / RELEASE, federation, tmp_path)
-    places = [(each.round, each.step) for each in progress.rounds]
-    assert places == [(0, KEYS), *((n, s) for n in (1, 2) for s in (MASKED, AGREE, OPEN))]
-    for each in progress.rounds:
-        assert sorted(each.answered) == sorted(each.asked) == sorted(federation.plan.sites)
-        assert each.finished
-        assert {*each.received} == {*federation.plan.sites}
-        assert all(many > 0 for many in each.received.values())
-        assert each.sent > 0
-        assert each.seconds == 10.0
-    assert set(agents.asked.values()) == {1, 2}  # keys once, every other step for both queries
+    study = make_study(federated, "wavetree", 5, SEED)
+    said = ended(federated, started(federated))
+    for step in ("keys", "masked", "agree", "open"):
+        assert step in said
+    check_same(federated, study, tmp_path / "simulated")
+    statement = json.loads((release_of(federated) / "privacy.json").read_text())
+    assert (statement["colluding"], statement["quorum"]) == (1, 5)
+    assert all(set(found["sites"]) == {*SITES} for found in statement["sums"])
+    for site in SITES:
+        assert charges(federated, site, study) == ["total", "one-way", "scores", "pairs"]
+    receipt = federated.run("receipt.sh", SITES[0])
+    assert "secure-aggregation" in (federated.folder(SITES[0]) / "receipt.json").read_text()
+    assert receipt
 
 
-@pytest.mark.parametrize("step", [KEYS, MASKED, AGREE, OPEN])
-def test_nvflare_site_that_is_away_for_a_while_is_asked_until_it_is_back(
-    step: str, tmp_path: Path
+def test_a_site_that_dies_after_its_masked_answer_is_made_good_by_the_others(
+    federated: Federation, tmp_path: Path
 ) -> None:
-    federation = Federation(3)
-    agents = Agents(federation)
-    agents.away[step, "elm"] = 3
-    progress, result = run(federation, agents.answer, tmp_path / "root")
-    assert progress.state is State.DONE
-    assert same_files(result / RELEASE, federation, tmp_path)
-    assert agents.asked[step, "elm"] == 3 + (1 if step == KEYS else 2)
-    assert all(not each.absent for each in progress.rounds)
+    study = make_study(federated, "independent", 5, SEED + 1)
+    for site in SITES[:2]:
+        federated.hold(site, "open")
+    run = started(federated)
+    until(lambda: waits_at(federated, study, "open", 3), "two sites that do not open", 150)
+    federated.end(f"{SITES[0]} {AGENT}")
+    for site in SITES[:2]:
+        federated.hold(site, None)
+    ended(federated, run)
+    check_same(federated, study, tmp_path / "simulated")
+    federated.gated_agents(SITES[0], seed=SEED)
 
 
-def test_nvflare_site_that_refuses_for_good_is_not_asked_again(tmp_path: Path) -> None:
-    federation = Federation(3)
-    agents = Agents(federation)
-
-    def answer(site: str, message: bytes) -> bytes | Reason | None:
-        said = agents.answer(site, message)
-        return Reason.NOT_APPROVED if site == "elm" else said
-
-    progress, _ = run(federation, answer, tmp_path / "root")
-    assert progress.state is State.STOPPED
-    assert "site 'elm' refused (not approved)" in progress.message
-    assert agents.asked == {(KEYS, site): 1 for site in federation.plan.sites}
-
-
-@pytest.mark.quick
-def test_nvflare_silent_site_is_outside_of_the_sum_and_shown_as_such(tmp_path: Path) -> None:
-    federation = Federation(4, quorum=3)
-    agents = Agents(federation)
-    agents.silent.add((MASKED, "elm"))
-    progress, result = run(federation, agents.answer, tmp_path / "root", patience=1.0)
-    assert progress.state is State.DONE
-    rounds = {(each.round, each.step): each for each in progress.rounds}
-    assert [absence.site for absence in rounds[1, MASKED].absent] == ["elm"]
-    assert "elm" not in rounds[1, AGREE].asked
-    found = load(result / RELEASE).privacy.sums
-    assert isinstance(found, tuple)
-    assert {each.sites for each in found} == {("birch", "Fir", "oak")}
-
-
-def test_nvflare_wrong_self_seed_is_named_though_the_sum_is_opened(tmp_path: Path) -> None:
-    federation = Federation(4, quorum=3)
-    agents = Agents(federation)
-
-    def answer(site: str, message: bytes) -> bytes | Reason | None:
-        said = agents.answer(site, message)
-        if site == "elm" and isinstance(decode_asked(message), AskOpened):
-            assert isinstance(said, bytes)
-            return encode(replace(decode(said, Opened), seed=bytes(16)))
-        return said
-
-    progress, result = run(federation, answer, tmp_path / "root")
-    assert same_files(result / RELEASE, federation, tmp_path)
-    (opened, *_) = (each for each in progress.rounds if each.step == OPEN)
-    assert [(a.site, a.reason) for a in opened.absent] == [("elm", "told a wrong self seed")]
+def test_without_a_site_before_masked_the_others_of_a_quorum_go_on_and_wait_for_one_to_open(
+    federated: Federation,
+) -> None:
+    study = make_study(federated, "independent", 4, SEED + 2)
+    federated.hold(SITES[4], "masked")
+    federated.hold(SITES[0], "open")
+    run = started(federated)
+    until(lambda: waits_at(federated, study, "masked", 4), "one site that does not mask", 150)
+    federated.end(f"{SITES[4]} {AGENT}")
+    federated.hold(SITES[4], None)
+    until(lambda: waits_at(federated, study, "open", 3), "one site that does not open", 150)
+    federated.end(f"{SITES[0]} {AGENT}")
+    federated.hold(SITES[0], None)
+    federated.gated_agents(SITES[0], seed=SEED)  # back within the study's patience, or resumed
+    if run.wait(300) != 0:
+        said = federated.log("run").read_text()
+        federated.processes.pop("run")
+        assert "--resume" in said
+        run = started(federated, "--resume")
+    ended(federated, run)
+    statement = json.loads((release_of(federated) / "privacy.json").read_text())
+    assert {len(found["sites"]) for found in statement["sums"]} == {4}
+    assert all(SITES[4] not in found["sites"] for found in statement["sums"])
+    record = json.loads((release_of(federated) / "run.json").read_text())
+    assert {missed["site"] for missed in record["missed"]} == {SITES[4]}
+    federated.gated_agents(SITES[4], seed=SEED)
 
 
-def test_nvflare_study_that_waits_for_a_site_is_resumed_where_it_stopped(tmp_path: Path) -> None:
-    federation = Federation(3)
-    agents = Agents(federation)
-    agents.silent.add((AGREE, "elm"))
-    progress, _ = run(federation, agents.answer, tmp_path / "root", patience=1.0)
-    assert progress.state is State.STOPPED
-    assert "--resume" in progress.message
-    assert "site 'elm' gave no answer" in progress.message
-    agents.silent.clear()
-    agents.asked.clear()
-    progress, result = run(federation, agents.answer, tmp_path / "root", resume=True, patience=1.0)
-    assert progress.state is State.DONE
-    assert same_files(result / RELEASE, federation, tmp_path)
-    assert [each.resumed for each in progress.rounds[:3]] == [True, True, False]
-    assert agents.asked[KEYS, "elm"] == 0
-    assert agents.asked[MASKED, "elm"] == 1  # of the second query
+@pytest.mark.parametrize("step", ["keys", "masked", "agree", "open"])
+def test_the_hub_is_killed_at_any_step_and_resumed_with_the_same_bytes(
+    federated: Federation, tmp_path: Path, step: str
+) -> None:
+    study = make_study(federated, "independent", 5, SEED + 3 + len(step))
+    federated.hold(SITES[0], step)
+    started(federated)
+    until(lambda: waits_at(federated, study, step, 4), f"a site that waits at {step}", 150)
+    federated.end(f"{HUB} heterofedsyn-hub.service", signal.SIGKILL)
+    federated.end("run")
+    federated.hold(SITES[0], None)
+    federated.server()
+    until(lambda: federated.connected() == {*SITES}, "sites back at the server", 150)
+    ended(federated, started(federated, "--resume"))
+    check_same(federated, study, tmp_path / "simulated")
+    for site in SITES:
+        assert charges(federated, site, study) == ["one-way"]
 
 
-def test_nvflare_job_that_is_stopped_waits_for_nobody(tmp_path: Path) -> None:
-    federation = Federation(3)
-    agents = Agents(federation)
-    signal = Signal()
-
-    def answer(site: str, message: bytes) -> bytes | Reason | None:
-        if isinstance(decode_asked(message), AskVote):
-            signal.trigger(True)
-            return None
-        return agents.answer(site, message)
-
-    made = SimulatedController(pack(federation.study.to_toml()), rows=ROWS)
-    progress, _ = run_wired(made, federation.plan.sites, answer, tmp_path / "root", signal)
-    assert progress.state is State.STOPPED
-    assert "continue with --resume" in progress.message
-
-
-def test_nvflare_job_of_a_study_without_keys_is_refused(tmp_path: Path) -> None:
-    federation = Federation(3)
-    plan = federation.plan
-    study: Study = replace(federation.study, plan=replace(plan, aggregation=UNSET))
-    with pytest.raises(UsageError, match="no keys of its sites"):
-        write_job(study, tmp_path / "job")
-    made = SimulatedController(pack(study.to_toml()))
-    progress, _ = run_wired(made, NAMES[:3], lambda site, message: None, tmp_path / "root")
-    assert "no keys of its sites" in progress.message
-    assert progress.wrong_use
+def test_the_job_of_the_guide_is_the_one_that_ran(federated: Federation) -> None:
+    said = federated.command(
+        [
+            "bash",
+            "-euc",
+            federated.page("sum-study.sh", COORDINATOR).replace(
+                "--out study.toml", "--out written.toml"
+            ),
+        ],
+        COORDINATOR,
+    )
+    written = Study.load(federated.folder(COORDINATOR) / "written.toml")
+    assert written.fingerprint in said
+    assert written.plan.trust == "secure-aggregation"
+    assert {*written.plan.roster} == {*SITES}
+    assert written.quorum == 4
+    assert job.job_name(written)

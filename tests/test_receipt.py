@@ -18,12 +18,13 @@ from heterofedsyn.errors import HeterofedsynError, LedgerUnavailable, UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol import Answer, Study, decode
 from heterofedsyn.site.agent import Agent
-from heterofedsyn.site.consent import recorded, withdraw
+from heterofedsyn.site.consent import approve, close, recorded, withdraw
 from heterofedsyn.site.ledger.answers import Kept
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.receipt import BookedRepair, Receipt, SignedReceipt, canonical, issue
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.site.signing import make_key, read_public_key
+from hidden_support import NAMES, conduct, hidden_study, make_sites
 from site_support import NOW, WHO, approved_study, make_message, make_site, write_rows
 
 pytestmark = pytest.mark.thorough
@@ -402,3 +403,174 @@ def test_without_the_extra_one_line_says_which(
     with pytest.raises(UsageError, match=r"pip install 'heterofedsyn\[site\]'"):
         make_key(tmp_path / "key.pem")
     assert not (tmp_path / "key.pem").exists()
+
+
+# ANSWERS THAT ARE HIDDEN IN SUMS
+
+
+@pytest.fixture(scope="module")
+def sums(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, dict[str, SiteSettings]]:
+    """Four sites after a study of which pine missed the first query, when three were enough."""
+    sites = make_sites(tmp_path_factory.mktemp("sums"), *NAMES)
+    study = hidden_study(sites, quorum=3, method="independent")
+    for settings in sites.values():
+        approve(settings, study, who=WHO, now=NOW)
+    conduct(study, sites, lambda request, site: site == "pine" and request.step != "keys")
+    return study, sites
+
+
+Sums = tuple[Study, dict[str, SiteSettings]]
+
+
+@pytest.mark.quick
+def test_a_receipt_of_hidden_answers_tells_sets_what_was_opened_and_both_prices(
+    sums: Sums, tmp_path: Path
+) -> None:
+    study, sites = sums
+    settings = sites["elmwood"]
+    signed = receipt_of(settings, study)
+    signed.check()
+    signed.save(tmp_path / "receipt.json")
+    assert SignedReceipt.load(tmp_path / "receipt.json") == signed
+    made, account = signed.receipt, Books.read(settings.folder, settings.anchor)
+    aggregation = made.aggregation
+    assert aggregation is not msgspec.UNSET
+    assert (aggregation.colluding, aggregation.quorum) == (1, 3)
+    assert aggregation.sites == NAMES
+    assert made.spent_rho == account.spent.rho
+    assert aggregation.spent_rho_alone == account.spent_alone.rho
+    assert aggregation.spent_rho_alone == pytest.approx(2 * made.spent_rho)
+    assert made.releases
+    for released, charged in zip(made.releases, account.charges, strict=True):
+        hidden = released.hidden
+        assert hidden is not msgspec.UNSET
+        assert hidden.sites == tuple(sorted(set(NAMES) - {"pine"}))
+        assert hidden.set == account.agreed[released.query].set
+        assert (hidden.opened, hidden.outside) == (True, ("pine",))
+        assert released.rho_alone == charged.alone
+        for part in released.parts:
+            own = (part.sensitivity / part.sigma) ** 2 / 2
+            assert part.rho == pytest.approx(own / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["birch", "oak"])
+def test_receipts_of_all_members_name_the_same_sets(sums: Sums, name: str) -> None:
+    study, sites = sums
+    one, other = (receipt_of(sites[site], study).receipt for site in ("elmwood", name))
+    for mine, theirs in zip(one.releases, other.releases, strict=True):
+        assert mine.hidden is not msgspec.UNSET
+        assert theirs.hidden is not msgspec.UNSET
+        assert mine.query == theirs.query
+        assert mine.hidden.set == theirs.hidden.set
+        assert mine.hidden.hash != theirs.hidden.hash
+
+
+def test_a_site_that_answered_nothing_has_no_receipt(sums: Sums) -> None:
+    study, sites = sums
+    with pytest.raises(UsageError, match="got nothing"):
+        receipt_of(sites["pine"], study)
+
+
+def test_every_leaf_of_a_receipt_of_hidden_answers_is_signed(sums: Sums, tmp_path: Path) -> None:
+    study, sites = sums
+    found = json.loads(receipt_of(sites["elmwood"], study).to_bytes())
+    for *above, last in leaves(found):
+        forged = json.loads(json.dumps(found))
+        at = forged
+        for step in above:
+            at = at[step]
+        at[last] = changed(at[last])
+        msgspec.convert(forged, SignedReceipt).save(tmp_path / "forged.json")
+        with pytest.raises(HeterofedsynError, match=r"does not hold|no public key|of version"):
+            SignedReceipt.load(tmp_path / "forged.json").check()
+
+
+def forge(path: str, value: Any) -> Any:
+    """Changes one figure of a receipt; `value` gets the old one."""
+
+    def change(made: dict[str, Any]) -> None:
+        *above, last = path.split(".")
+        at: Any = made
+        for step in above:
+            at = at[int(step)] if step.isdigit() else at[step]
+        key = int(last) if last.isdigit() else last
+        at[key] = value(at[key])
+
+    return change
+
+
+CONTRADICTIONS = {
+    "less noise than the price buys": forge("releases.0.parts.0.sigma", lambda old: old * 0.99),
+    "more noise than the price buys": forge("releases.0.parts.0.sigma", lambda old: old * 1.01),
+    "a price below that of its parts": forge("releases.0.rho", lambda old: old * 0.99),
+    "seen alone for less": forge("releases.0.rho_alone", lambda old: old * 0.4),
+    "another sum of prices alone": forge("aggregation.spent_rho_alone", lambda old: old * 1.01),
+    "another epsilon alone": forge("aggregation.spent_epsilon_alone", lambda old: old * 1.01),
+    "more sites that may collude": forge("aggregation.colluding", lambda old: old + 1),
+    "another quorum": forge("aggregation.quorum", lambda old: old + 1),
+    "a quorum that no study has": forge("aggregation.quorum", lambda old: old - 1),
+    "one site less": forge("aggregation.sites", lambda old: old[:-1]),
+    "one site twice": forge("aggregation.sites", lambda old: [*old[:-1], old[0]]),
+    "another trust model": forge("trust", lambda old: "local"),
+    "a set without the site itself": forge("site", lambda old: "pine"),
+    "a set that is too small": forge("releases.0.hidden.sites", lambda old: old[:2]),
+    "a stranger in a set": forge("releases.0.hidden.sites", lambda old: [*old, "yew"]),
+    "a site twice in a set": forge("releases.0.hidden.sites", lambda old: [*old, old[0]]),
+    "a set without a hash": forge("releases.0.hidden.set", lambda old: ""),
+    "more was opened": forge("releases.0.hidden.outside", lambda old: [*old, "oak"]),
+    "less was opened": forge("releases.0.hidden.outside", lambda old: []),
+    "told of others but not opened": forge("releases.0.hidden.opened", lambda old: False),
+    "left, but not hidden": forge("releases.0", lambda old: {**old, "hidden": None}),
+}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("what", CONTRADICTIONS)
+def test_figures_of_hidden_answers_that_contradict_each_other_are_refused_though_signed(
+    sums: Sums, what: str
+) -> None:
+    from heterofedsyn.site.signing import Identity
+
+    study, sites = sums
+    settings = sites["elmwood"]
+    made = json.loads(msgspec.json.encode(receipt_of(settings, study).receipt))
+    CONTRADICTIONS[what](made)
+    for released in made["releases"]:
+        if released["hidden"] is None:
+            del released["hidden"]
+    receipt = msgspec.convert(made, Receipt)
+    own = Identity.load(settings.key)
+    signature = base64.b64encode(own.sign(canonical(receipt))).decode()
+    with pytest.raises(HeterofedsynError, match="do not add up"):
+        SignedReceipt(receipt, own.public, signature).check()
+
+
+def test_a_receipt_of_local_answers_has_nothing_of_sums_in_it(place: Path) -> None:
+    text = (place / "receipt.json").read_text()
+    for word in ("alone", "hidden", "aggregation", "quorum"):
+        assert word not in text
+
+
+def test_a_closed_study_still_has_its_receipt(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    study = hidden_study(sites)
+    for settings in sites.values():
+        approve(settings, study, who=WHO, now=NOW)
+
+    def stop(request: Any, site: str) -> bool:
+        return request.step == "open" or (request.step == "agree" and site != "elmwood")
+
+    with pytest.raises(HeterofedsynError):
+        conduct(study, sites, stop)
+    close(sites["elmwood"], study.fingerprint, who=WHO, now=NOW)
+    signed = receipt_of(sites["elmwood"], study)
+    signed.check()
+    (released,) = signed.receipt.releases
+    assert released.hidden is not msgspec.UNSET
+    assert (released.hidden.opened, released.hidden.outside) == (False, ())
+    assert set(released.hidden.sites) == {*sites}
+    other = receipt_of(sites["oak"], study)
+    other.check()
+    (released,) = other.receipt.releases
+    assert released.hidden is not msgspec.UNSET
+    assert (released.hidden.set, released.hidden.sites) == ("", ())

@@ -18,16 +18,22 @@ import msgspec
 import pytest
 
 import heterofedsyn.marginals.sketch as sketch_module
+from heterofedsyn._words import aloud
 from heterofedsyn.cli.app import run
+from heterofedsyn.errors import HeterofedsynError
 from heterofedsyn.hub import make_method
 from heterofedsyn.hub.planning.preview import preview
+from heterofedsyn.masking.identity import key_fingerprint
 from heterofedsyn.privacy import noise
 from heterofedsyn.protocol import Query, Study
 from heterofedsyn.schema import Schema
 from heterofedsyn.site.agent import Agent
+from heterofedsyn.site.consent import approve as consent_to
 from heterofedsyn.site.ledger.books import Books
+from heterofedsyn.site.ledger.locked import lock
 from heterofedsyn.site.settings import SiteSettings
-from site_support import SCHEMA, make_message, make_site, make_study, write_rows
+from hidden_support import NAMES, conduct, hidden_study, key_of, make_sites
+from site_support import NOW, SCHEMA, make_message, make_site, make_study, write_rows
 from support import categories, make_plan
 
 pytestmark = pytest.mark.thorough
@@ -166,6 +172,8 @@ def test_init_never_replaces_anything(steward: Steward) -> None:
         ({"epsilon": "x"}, 2, "--epsilon"),
         ({"delta": "1"}, 2, "delta must be above 0"),
         ({"study_epsilon": "9"}, 2, "at most epsilon"),
+        ({"alone_epsilon": "2.9"}, 2, "alone_epsilon (2.9) must be at least epsilon (3)"),
+        ({"alone_epsilon": "0"}, 2, "epsilon must be above 0"),
         ({"anchor": "site/anchor"}, 2, "must lie outside"),
         ({"anchor": "nowhere/anchor"}, 2, "make it first"),
         ({"socket": "site/x"}, 2, "must lie outside"),
@@ -256,8 +264,6 @@ def test_preview_says_what_would_be_refused_and_refuses_what_never_can_be(
     steward.study(epsilon=2.0)
     assert "it would be refused: the study may spend" in steward("preview", "study.toml").out
     assert "cap per study" in json.loads(steward("preview", "study.toml", "--json").out)["refused"]
-    steward.study(trust="secure-aggregation")
-    assert "'local' trust only" in steward.refused("preview", "study.toml", code=3)
     steward.study(method="privsyn")
     for command in (["preview"], ["approve", "--yes"]):
         line = steward.refused(command[0], "study.toml", *command[1:], code=3)
@@ -477,6 +483,169 @@ def test_a_receipt_is_made_checked_and_refused_when_forged(ready: Steward) -> No
     assert "no public key" in ready.refused("verify", "receipt.json", "--key", "abc")
 
 
+# SECURE AGGREGATION
+
+
+@pytest.fixture
+def hidden(steward: Steward) -> Steward:
+    """A steward of one of four sites that know each other's keys, with a study for all of them."""
+    sites = make_sites(steward.place / "sites", *NAMES)
+    (steward.place / "site").symlink_to(sites["elmwood"].folder)
+    study = hidden_study(sites, quorum=3)
+    study.save(steward.place / "study.toml")
+    return steward
+
+
+def all_sites(steward: Steward) -> dict[str, SiteSettings]:
+    return {name: SiteSettings.load(steward.place / "sites" / name / "site") for name in NAMES}
+
+
+def run_study(steward: Steward) -> Study:
+    """Everyone approves the study, and all but pine, who is away, answer it."""
+    study, sites = Study.load(steward.place / "study.toml"), all_sites(steward)
+    for settings in sites.values():
+        consent_to(settings, study, who="a steward", now=NOW)
+    conduct(study, sites, lambda request, site: site == "pine" and request.step != "keys")
+    return study
+
+
+def test_init_opts_in_to_secure_aggregation_and_tells_the_key(steward: Steward) -> None:
+    said = steward(*steward.init(alone_epsilon="6"))
+    settings = steward.settings
+    assert settings.alone_epsilon == 6.0
+    assert settings.alone_cap is not None
+    assert f"epsilon 6 in all (rho {settings.alone_cap.rho:.4g})" in said.err
+    assert key_of(settings) in said.err
+    assert aloud(key_fingerprint(key_of(settings))) in said.err
+
+
+@pytest.mark.quick
+def test_preview_says_what_is_promised_against_whom_and_whose_keys_are_confirmed(
+    hidden: Steward,
+) -> None:
+    study = Study.load(hidden.place / "study.toml")
+    sites = all_sites(hidden)
+    alone = study.plan.budget.times(2)
+    said = " ".join(hidden("preview", "study.toml").out.split())
+    assert "together with up to 1 of the 4 sites" in said
+    assert "sums over at least 3 sites" in said
+    assert f"protected by epsilon 1 (rho {study.plan.budget.rho:.4g})" in said
+    assert f"then by epsilon {alone.epsilon(1e-9):.4g} (rho {alone.rho:.4g})" in said
+    assert "1.41 times that of all rows in one place; under local trust it would be 2" in said
+    assert "refused" not in said
+    found = json.loads(hidden("preview", "study.toml", "--json").out)
+    assert (found["colluding"], found["quorum"], found["trust"]) == (1, 3, study.plan.trust)
+    assert found["rho_alone"] == alone.rho
+    assert found["epsilon_alone"] == alone.epsilon(1e-9)
+    cap = sites["elmwood"].alone_cap
+    assert cap is not None
+    assert (found["alone_cap_rho"], found["spent_alone_rho"]) == (cap.rho, 0)
+    assert found["refused"] is None
+    for entry in found["roster"]:
+        assert entry["key"] == key_of(sites[entry["site"]])
+        assert entry["fingerprint"] == key_fingerprint(entry["key"])
+        assert entry["confirmed"] is (None if entry["own"] else True)
+    assert [entry["site"] for entry in found["roster"]] == sorted(NAMES)
+
+
+def test_unconfirmed_keys_are_shown_and_refused(hidden: Steward) -> None:
+    hidden("peer", "remove", "oak")
+    said = hidden("preview", "study.toml").out
+    (line,) = (line for line in said.splitlines() if "│ oak " in line)
+    assert "NO" in line
+    assert "it would be refused: the study's keys of oak were not confirmed" in said
+    found = json.loads(hidden("preview", "study.toml", "--json").out)
+    assert {e["site"]: e["confirmed"] for e in found["roster"]} == {
+        "birch": True,
+        "elmwood": None,
+        "oak": False,
+        "pine": True,
+    }
+    line = hidden.refused("approve", "study.toml", "--yes", code=3)
+    assert "keys of oak were not confirmed here" in line
+    assert list(hidden.settings.studies.iterdir()) == []
+    hidden("peer", "add", "oak", key_of(all_sites(hidden)["oak"]), "--yes")
+    said = hidden("approve", "study.toml", "--yes").err
+    assert "together with up to 1 of the 4 sites" in said
+    assert "approved here before" in hidden.refused("approve", "study.toml", "--yes", code=3)
+    assert "refused" not in hidden("preview", "study.toml").out
+
+
+def test_preview_of_a_site_that_did_not_opt_in_says_how(hidden: Steward) -> None:
+    path = hidden.place / "site" / "site.toml"
+    path.write_text(path.read_text().replace("alone_epsilon = 9.0\n", ""))
+    said = hidden("preview", "study.toml").out
+    assert "set alone_epsilon in site.toml" in said
+    assert "none" in said
+    assert "set alone_epsilon" in hidden.refused("approve", "study.toml", "--yes", code=3)
+
+
+@pytest.mark.quick
+def test_ledger_receipt_and_verify_show_both_prices(hidden: Steward) -> None:
+    study = run_study(hidden)
+    settings = hidden.settings
+    account = Books.read(settings.folder, settings.anchor)
+    assert account.spent_alone > account.spent
+    said = hidden("ledger").out
+    assert "rho alone" in said
+    spent, alone = (line for line in said.splitlines() if "% left" in line)
+    assert f"rho {account.spent.rho:.4g} of {settings.cap.rho:.4g}" in spent
+    assert f"rho {account.spent_alone.rho:.4g} of" in alone
+    assert "epsilon" in alone
+    assert "of 9 at delta 1e-09, if each answer is seen by itself" in alone
+    found = json.loads(hidden("ledger", "--json").out)
+    assert found["spent_alone_rho"] == account.spent_alone.rho
+    assert found["alone_cap_epsilon"] == 9.0
+    assert [one["rho_alone"] for one in found["charges"]] == [c.alone for c in account.charges]
+    said = hidden("receipt", study.fingerprint[:8], "--out", "receipt.json").out
+    assert "left under masks" in said
+    said = hidden("verify", "receipt.json", "--key", hidden.place / "site" / "key.pub").out
+    many = len(account.charges)
+    assert f"{many} answer" in said
+    assert f"{many} in a set that was signed, of at least 3 of 4 sites, {many} opened" in said
+    assert f"if each answer is seen by itself: rho {account.spent_alone.rho:.4g}" in said
+    assert "not in every sum: pine" in said
+    found = json.loads(hidden("verify", "receipt.json", "--json").out)
+    assert found["spent_rho_alone"] == account.spent_alone.rho
+    assert (found["colluding"], found["quorum"]) == (1, 3)
+    for one in found["sums"]:
+        assert (one["sites"], one["outside"]) == (["birch", "elmwood", "oak"], ["pine"])
+
+
+def test_a_closed_study_answers_nothing_and_has_no_private_key(hidden: Steward) -> None:
+    study = run_study(hidden)
+    kept = hidden.settings.folder / "aggregation" / study.fingerprint
+    assert (kept / "key").exists()
+    assert f"study {study.fingerprint} is closed" in hidden("close", "study.toml").out
+    assert [path.name for path in kept.iterdir()] == ["forgotten"]
+    assert "closed before" in hidden.refused("close", "study.toml")
+    assert "closed here" in hidden.refused("approve", "study.toml", "--yes", code=3)
+    assert "closed here" in hidden("preview", "study.toml").out
+    hidden("receipt", "study.toml", "--out", "receipt.json")
+    with pytest.raises(HeterofedsynError):
+        conduct(study, all_sites(hidden))
+
+
+def test_a_locked_site_serves_again_after_a_repair_with_a_new_key(hidden: Steward) -> None:
+    settings = hidden.settings
+    old = key_of(settings)
+    lock(settings.folder, "its own signature under a set that it does not know")
+    for words in (["serve"], ["approve", "study.toml", "--yes"]):
+        assert "locked itself: its own signature" in hidden.refused(*words, code=3)
+    assert "remark: this site locked itself" in hidden("ledger").err
+    assert "pass --restored" in hidden.refused("ledger", "repair")
+    said = hidden("ledger", "repair", "--restored").out
+    new = key_of(settings)
+    assert new != old
+    assert new in said
+    assert aloud(key_fingerprint(new)) in said
+    account = Books.read(settings.folder, settings.anchor)
+    assert settings.alone_cap is not None
+    assert account.spent_alone >= settings.alone_cap
+    assert "0.0% left" in said
+    assert "another key for 'elmwood'" in hidden.refused("approve", "study.toml", "--yes", code=3)
+
+
 # EVALUATE
 
 
@@ -515,6 +684,10 @@ def test_scores_of_a_release_stay_in_a_private_marked_file(ready: Steward) -> No
         ["preview", "study.toml"],
         ["approve", "study.toml"],
         ["withdraw", "study.toml"],
+        ["close", "study.toml"],
+        ["peer", "add", "oak", "key"],
+        ["peer", "list"],
+        ["peer", "remove", "oak"],
         ["serve"],
         ["ledger"],
         ["ledger", "--json"],
@@ -533,6 +706,9 @@ def test_every_command_says_that_there_is_no_site(steward: Steward, words: list[
     [
         ["approve", "study.toml", "--yes"],
         ["withdraw", "study.toml"],
+        ["close", "study.toml"],
+        ["peer", "add", "oak", "key"],
+        ["peer", "remove", "oak"],
         ["serve"],
         ["ledger", "repair"],
         ["receipt", "study.toml"],
@@ -581,6 +757,7 @@ def test_serve_refuses_software_that_is_known_to_be_biased(
 
 def test_no_option_or_setting_of_a_site_is_about_noise(steward: Steward) -> None:
     commands = ["init", "preview", "approve", "withdraw", "serve", "ledger", "receipt", "evaluate"]
+    commands += ["close", "peer", "verify"]
     for command in commands:
         said = steward(command, "--help").out
         assert "seed" not in said, command

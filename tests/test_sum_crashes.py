@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from heterofedsyn.audit.faults import ANSWERED, REFUSED
@@ -106,9 +106,9 @@ def test_killed_at_every_step_of_a_sum_a_site_says_one_thing_and_pays_once(
 
 def lives(seed: int) -> Iterator[tuple[bool, int]]:
     """Which of two sets is asked for next, and how long the agent lives."""
-    chance = random.Random(seed)
+    chance = np.random.default_rng(seed)
     while True:
-        yield chance.random() < 0.5, chance.randrange(14)
+        yield bool(chance.integers(2)), int(chance.integers(14))
 
 
 @pytest.mark.slow

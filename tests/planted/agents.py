@@ -70,8 +70,12 @@ def _() -> None:
     wrap(at.consent.check_not_withdrawn, once)
 
 
-@consented("an agent answers under secure aggregation", "consent under secure aggregation")
-@instead_of(at.consent.check_trust)
+@ledger(
+    "a site takes part in sums with keys that nobody confirmed and no cap for answers seen alone",
+    r"consent: consent under secure aggregation: (answered|malformed|unavailable)",
+    "^consent",
+)
+@instead_of(at.roster.check_trust)
 def _(true: Any, settings: Any, study: Any) -> Any:
     return None
 

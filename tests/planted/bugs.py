@@ -10,7 +10,7 @@ from importlib import import_module
 VARIABLE = "HETEROFEDSYN_PLANTED"
 """Names the bug to every process of an audit."""
 
-_THEMES = ("noise", "prices", "messages", "persons", "rows", "agents", "ledgers")
+_THEMES = ("noise", "prices", "messages", "persons", "rows", "agents", "ledgers", "sums", "shelves")
 
 Planting = Callable[[], None]
 
@@ -48,8 +48,8 @@ def _bug(layer: str, name: str, words: str, first: str = "") -> Callable[[Planti
 
 
 # Which layer must notice a bug: `@noise("noise seeded by time", r"the same numbers", "restarts")`.
-coupling, noise, game, ledger = (
-    partial(_bug, layer) for layer in ("coupling", "noise", "game", "ledger")
+coupling, noise, game, ledger, sums = (
+    partial(_bug, layer) for layer in ("coupling", "noise", "game", "ledger", "sums")
 )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heterofedsyn.cli._options import (
+    Colluding,
     ConversionName,
     Delta,
     Epsilon,
@@ -18,6 +19,7 @@ from heterofedsyn.cli._options import (
     SchemaFile,
     Settings,
     StudyFile,
+    TrustModel,
     check_file,
     read_settings,
 )
@@ -25,8 +27,12 @@ from heterofedsyn.cli._show import guarantee, note, say, say_json, size
 from heterofedsyn.errors import EngineError, HeterofedsynError, UsageError
 
 if TYPE_CHECKING:
+    from msgspec import UnsetType
+
     from heterofedsyn.engines.nvflare.job import Hub
     from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress
+    from heterofedsyn.protocol import Plan
+    from heterofedsyn.protocol.plan import Aggregation
 
 app = typer.Typer(help="Run a study over a federation of sites.", no_args_is_help=True)
 
@@ -44,14 +50,22 @@ def new(
     schema: SchemaFile,
     site: Annotated[
         list[str],
-        typer.Option(metavar="NAME", help="A site, as the federation names it; once per site."),
+        typer.Option(
+            metavar="NAME[=KEY]",
+            help="A site, as the federation names it; once per site. For secure-aggregation with "
+            "its public key, or the file of it.",
+        ),
     ],
     epsilon: Epsilon,
     delta: Delta,
     out: Annotated[Path, typer.Option(help="The study (TOML), to be sent to every steward.")],
+    trust: TrustModel = "local",
+    colluding: Colluding = None,
     quorum: Annotated[
         int | None,
-        typer.Option(help="Sites that must answer every round; all of them unless given."),
+        typer.Option(
+            help="Sites that must answer every round, or be in every sum; all of them unless given."
+        ),
     ] = None,
     patience: Annotated[
         float,
@@ -99,31 +113,100 @@ def new(
     if chosen.pools:
         raise UsageError(f"method {method!r} needs all rows in one place; it can only be simulated")
     public = Schema.load(schema)
+    names, keys = _roster(site, trust)
     plan = Plan(
         schema=chosen.encoding(public).fingerprint,
         epsilon=epsilon,
         delta=delta,
         conversion=conversion,
-        sites=tuple(site),
+        trust=trust,
+        sites=names,
         unit=unit,
         rows_per_unit=1 if max_rows_per_unit is None else max_rows_per_unit,
         method=chosen.name,
         settings=settings_of(chosen),
         seed=secrets.randbits(62),
+        aggregation=_aggregation(keys, trust, colluding, quorum),
     )
     check_feasible(chosen.encoding(public), plan, chosen)
     study = Study(
         plan=plan,
         schema=public.settings,
-        quorum=len(site) if quorum is None else quorum,
+        quorum=len(names) if quorum is None else quorum,
         patience=patience,
         most_rows=most_rows,
     )
     study.save(out)
-    needed = f"{study.quorum} of {count(len(site), 'site')} must answer every round"
-    note(f"study in {out}; {needed}; send it to every steward")
+    needed = "must be in every sum" if keys else "must answer every round"
+    many = f"{study.quorum} of {count(len(names), 'site')} {needed}"
+    note(f"study in {out}; {many}; send it to every steward")
+    if keys:
+        note(f"promised: {_promise(plan)}; every steward confirms the keys of all other sites")
     note(f"let every steward compare: {aloud(study.fingerprint)}")
     say(study.fingerprint)
+
+
+def _roster(sites: list[str], trust: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The names of sites, and their public keys where these are needed.
+
+    Raises:
+        UsageError: if a key is missing, or is given where nobody signs.
+    """
+    from heterofedsyn.privacy.trust import Local, SecureAggregation
+    from heterofedsyn.site.signing import read_public_key
+
+    told = [(name, equals, key) for name, equals, key in (site.partition("=") for site in sites)]
+    names = tuple(name for name, _, _ in told)
+    if trust != SecureAggregation.name:
+        for name, equals, _ in told:
+            if equals and trust == Local.name:
+                raise UsageError(
+                    f"--site {name}=KEY: under trust {trust!r} nobody needs a key; give the name "
+                    f"alone, or add --trust {SecureAggregation.name}"
+                )
+        return names, {}
+    for name, _, key in told:
+        if not key:
+            raise UsageError(
+                f"--site {name} needs the site's public key under trust {trust!r}: give "
+                f"{name}=KEY or {name}=FILE, as the site's steward sent it"
+            )
+    return names, {name: read_public_key(key) for name, _, key in told}
+
+
+def _aggregation(
+    keys: dict[str, str], trust: str, colluding: int | None, quorum: int | None
+) -> Aggregation | UnsetType:
+    """How answers are hidden in sums, where they are."""
+    from msgspec import UNSET
+
+    from heterofedsyn.protocol.plan import Aggregation
+
+    if not keys:
+        if colluding is not None:
+            raise UsageError(
+                f"--colluding means nothing under trust {trust!r}, where everyone may see every "
+                "answer; leave it out"
+            )
+        return UNSET
+    return Aggregation(
+        colluding=1 if colluding is None else colluding,
+        quorum=len(keys) if quorum is None else quorum,
+        keys=keys,
+    )
+
+
+def _promise(plan: Plan) -> str:
+    """What is promised against whom, and what is left of it if more collude."""
+    from heterofedsyn._words import count
+    from heterofedsyn.hub.sums import trust_of
+
+    trust = trust_of(plan)
+    alone = plan.budget.times(trust.alone_factor).epsilon(plan.delta, plan.conversion)
+    return (
+        f"epsilon {plan.epsilon:g} though {count(trust.colluding, 'site')} may collude with the "
+        f"hub, {alone:.3g} if more do"
+    )
 
 
 @app.command()
@@ -254,26 +337,58 @@ def _progress(hub: Hub, job: str, state: str) -> Progress | None:
 
 
 class _Shown:
-    """Shows every round once when it is finished, and every absence as soon as it is known."""
+    """Shows every round, or every step of one, when it is finished, and whom it waits for before.
+
+    Nothing is shown twice.
+    """
 
     def __init__(self) -> None:
-        self._rounds: set[int] = set()
+        self._lines: set[str] = set()
 
     def show(self, progress: Progress) -> None:
         for round_ in progress.rounds:
-            if round_.finished and round_.round not in self._rounds:
-                self._rounds.add(round_.round)
-                note(_line(round_))
+            lines = [_line(round_)] if round_.finished else _waiting(round_)
+            for line in lines:
+                if line not in self._lines:
+                    self._lines.add(line)
+                    note(line)
+
+
+def _waiting(round_: RoundProgress) -> list[str]:
+    """A line for every site that was not there and is asked again."""
+    from heterofedsyn.hub.replies import UNAVAILABLE
+
+    return [
+        f"  {_what(round_)}: {absence.site} {absence.reason}, and is asked again"
+        for absence in round_.absent
+        if absence.reason == UNAVAILABLE and round_.again
+    ]
 
 
 def _line(done: RoundProgress) -> str:
     from heterofedsyn._words import count
 
+    what = _what(done)
     if done.resumed:
-        return f"  round {done.round}: {done.label}, from the journal"
+        return f"  {what}, from the journal"
     text = (
-        f"  round {done.round}: {done.label}, {count(done.parts, 'release')}, "
-        f"{len(done.answered)} of {count(len(done.asked), 'site')} answered, "
+        f"  {what}, {len(done.answered)} of {count(len(done.asked), 'site')} answered, "
         f"{size(sum(done.received.values()))}, within {done.seconds:.0f} s"
     )
+    if not done.finished:
+        left = [site for site in done.asked if site not in done.answered]
+        text += f", waiting for {', '.join(left)}"
     return "; ".join([text, *(f"{absence.site} {absence.reason}" for absence in done.absent)])
+
+
+def _what(done: RoundProgress) -> str:
+    """What sites were asked for."""
+    from heterofedsyn._words import count
+    from heterofedsyn.hub.replies import ANSWER
+
+    if done.round == 0:
+        return "keys of all sites"
+    parts = f"round {done.round}: {done.label}"
+    if done.step != ANSWER:
+        return f"{parts}, {done.step}"
+    return parts if done.resumed else f"{parts}, {count(done.parts, 'release')}"

@@ -69,6 +69,11 @@ class Request:
         return number if self.step == ANSWER else f"{number}-{self.step}"
 
     @property
+    def integers(self) -> int:
+        """How many integers each site must draw noise for."""
+        return sum(terms.integers for terms in self.terms)
+
+    @property
     def sent(self) -> bytes:
         """What is the same exactly if all messages are."""
         return encode(self.query)

@@ -61,6 +61,10 @@ class _Step(Request):
         return cls(**{**facts, **more})
 
     @property
+    def integers(self) -> int:
+        return 0
+
+    @property
     def sent(self) -> bytes:
         return digest("sent", *(part for site in self.asked for part in (site, self.message(site))))
 
@@ -134,6 +138,10 @@ class AskingMasked(_Step):
     step: str = MASKED
     keys: tuple[OfferedKey, ...] = ()
 
+    @property
+    def integers(self) -> int:
+        return sum(terms.integers for terms in self.terms)
+
     @cached_property
     def _message(self) -> bytes:
         # Megabytes, perhaps: once.
@@ -144,9 +152,10 @@ class AskingMasked(_Step):
 
     def check(self, replies: Sequence[Reply]) -> Round:
         fingerprint = self.query.fingerprint
-        integers = sum(terms.integers for terms in self.terms)
         masked, absent = self._sorted(
-            replies, Masked, lambda masked: wrong_masked(masked, fingerprint, integers, self.plan)
+            replies,
+            Masked,
+            lambda masked: wrong_masked(masked, fingerprint, self.integers, self.plan),
         )
         needed = trust_of(self.plan).quorum
         if len(masked) < needed:

@@ -27,6 +27,7 @@ from heterofedsyn.protocol.aggregation import (
     Member,
     OfferedKey,
     Opened,
+    SealedShare,
     Told,
     Vote,
 )
@@ -112,6 +113,14 @@ class HiddenSum:
         """The hash of the list of keys."""
         return list_hash((each.site, each.key) for each in self.keys)
 
+    @cached_property
+    def _sealed(self) -> dict[str, dict[str, SealedShare]]:
+        """Of every member's self seed, the share that each other site has."""
+        return {
+            name: {share.receiver: share for share in masked.shares}
+            for name, masked in self.masked.items()
+        }
+
     def wrong_vote(self, vote: Vote) -> str | None:
         """What is wrong with a vote, in words that fit after the site's name."""
         signed = vote.signed(self.listed, self.members)
@@ -124,11 +133,7 @@ class HiddenSum:
     def asked(self, site: str, votes: tuple[Vote, ...]) -> AskOpened:
         """What asks a member to open the sum."""
         shares = tuple(
-            Told(name, share.data)
-            for name in self.sites
-            if name != site
-            for share in self.masked[name].shares
-            if share.receiver == site
+            Told(name, self._sealed[name][site].data) for name in self.sites if name != site
         )
         return AskOpened(
             study=self.plan.fingerprint,
@@ -178,20 +183,21 @@ class HiddenSum:
 
     def _from_shares(self, owner: str, opened: Sequence[Opened]) -> bytes | None:
         """A member's self seed from good shares of it, if there are enough."""
-        masked = self.masked[owner]
-        hashes = {share.receiver: share.hash for share in masked.shares}
+        dealt = self._sealed[owner]
         order = sorted(self.plan.sites, key=str.encode)
         good = {
             order.index(each.site) + 1: told.data
             for each in opened
             for told in each.shares
-            if told.site == owner and share_hash(owner, each.site, told.data) == hashes[each.site]
+            if told.site == owner
+            and share_hash(owner, each.site, told.data) == dealt[each.site].hash
         }
         needed = trust_of(self.plan).shares
         if len(good) < needed:
             return None
         seed = shamir.combine(dict(sorted(good.items())[:needed]))
-        return seed if seed is not None and seed_hash(seed) == masked.seed_hash else None
+        good_seed = seed is not None and seed_hash(seed) == self.masked[owner].seed_hash
+        return seed if good_seed else None
 
 
 def answer_of(hidden: HiddenSum, total: Words, terms: Sequence[Terms]) -> Answer:

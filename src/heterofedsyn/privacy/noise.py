@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import Any, Protocol
 
@@ -48,8 +48,7 @@ class SecureNoise:
     simulated = False
 
     def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
-        dp, space = _opendp()
-        gaussian = dp.m.make_gaussian(*space, scale=terms.sigma)
+        gaussian = _gaussian(terms.sigma)
         price = gaussian.map(terms.sensitivity)
         if not price <= alone.rho:
             raise PrivacyRefusal(
@@ -87,6 +86,13 @@ def check_version() -> None:
     # A number of two parts is no reason for a library of versions.
     if tuple(map(int, re.findall(r"\d+", installed)[:2])) < _LEAST_OPENDP:
         raise PrivacyRefusal(f"OpenDP {installed} may draw biased noise; install 0.16 or later")
+
+
+@lru_cache(maxsize=1_024)
+def _gaussian(sigma: float) -> Any:
+    """What draws noise of this sigma, fresh whenever it is asked; making it takes as long."""
+    dp, space = _opendp()
+    return dp.m.make_gaussian(*space, scale=sigma)
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         """
         try:
             text = read_whole(path, MOST_STUDY_BYTES).decode("utf-8")
-            return msgspec.convert(from_toml(text), cls)
+            return _read(text)
         except UnicodeDecodeError:
             raise UsageError(f"{path}: not UTF-8 text; save it as UTF-8") from None
         except (NotToml, msgspec.ValidationError) as error:
@@ -111,3 +111,9 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     def to_toml(self) -> str:
         """The study as TOML; `load` gives it back."""
         return to_toml(msgspec.to_builtins(self, builtin_types=(datetime,)))
+
+
+@lru_cache(maxsize=4)
+def _read(text: str) -> Study:
+    """The study in a text; an agent reads its file at every request, mostly the same one."""
+    return msgspec.convert(from_toml(text), Study)

@@ -8,9 +8,13 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
+from msgspec import UnsetType
+
 from heterofedsyn import drawing
+from heterofedsyn._words import count
 from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.release.statement import PrivacyStatement, SiteAccount
+from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.report.blocks import (
     Block,
     Facts,
@@ -64,6 +68,7 @@ def privacy_section(release: Release) -> Section:
                 ("Rho if one site's answers are seen alone", f"{statement.rho_alone:.5g}"),
                 ("From rho to epsilon and delta", statement.conversion),
                 ("Trust model", statement.trust),
+                *_hidden(statement),
                 (
                     "Noise",
                     "simulated, from a seed"
@@ -73,7 +78,59 @@ def privacy_section(release: Release) -> Section:
             )
         ),
     ]
+    blocks += _contributors(statement)
     return Section("privacy", "What is promised", tuple(blocks))
+
+
+def _hidden(statement: PrivacyStatement) -> list[tuple[str, str]]:
+    """What is to be known of how answers were hidden in sums, where they were."""
+    if isinstance(statement.colluding, UnsetType) or isinstance(statement.quorum, UnsetType):
+        return []
+    return [
+        ("Sites that may collude", f"{statement.colluding:,}"),
+        ("Sites in every sum, at least", f"{statement.quorum:,}"),
+        ("Epsilon if more sites collude", upwards(_alone(statement))),
+    ]
+
+
+def _contributors(statement: PrivacyStatement) -> list[Block]:
+    """Whose answers are in which sum."""
+    if isinstance(statement.sums, UnsetType):
+        return []
+    names = tuple(account.site for account in statement.sites)
+    fewer = [each for each in statement.sums if each.sites != names]
+    if not fewer:
+        return [Text(f"All {count(len(names), 'site')} are in every sum.")]
+    rows = tuple(
+        (
+            drawing.short(each.label, 60),
+            f"{len(each.sites):,} of {len(names):,}",
+            ", ".join(name for name in names if name not in each.sites),
+        )
+        for each in fewer[:MOST_SITES]
+    )
+    told: list[Block] = [
+        Table("Sums without some site", ("query", "sites", "without"), rows, words=1)
+    ]
+    if len(fewer) > len(rows):
+        told.append(Text(f"{len(fewer) - len(rows):,} more sums are in privacy.json."))
+    return told
+
+
+def _alone(statement: PrivacyStatement) -> float:
+    """Epsilon if somebody sees the answers of one site by themselves."""
+    return Budget(statement.rho_alone).epsilon(statement.delta, statement.conversion)
+
+
+def upwards(epsilon: float) -> str:
+    """An epsilon with three digits, never below the truth.
+
+    >>> upwards(1.0), upwards(2.0001), upwards(123.4), upwards(0.012345)
+    ('1', '2.01', '124', '0.0124')
+    """
+    digits = 2 - math.floor(math.log10(epsilon))
+    exact = Fraction(epsilon) * Fraction(10) ** digits
+    return f"{float(math.ceil(exact) / Fraction(10) ** digits):.6g}"
 
 
 def _promise(statement: PrivacyStatement, unit: str) -> str:
@@ -117,12 +174,17 @@ def bound(epsilon: float) -> str:
 
 
 def _trust(statement: PrivacyStatement, sites: int) -> str:
-    if statement.trust == "secure-aggregation":
+    colluding, quorum = statement.colluding, statement.quorum
+    if not isinstance(colluding, UnsetType) and not isinstance(quorum, UnsetType):
         return (
-            "Trust model secure-aggregation: the promise assumes that only sums over all sites are "
-            "ever seen, that every site adds its share of the noise, and that sites do not "
-            "collude. Somebody who saw the answers of one site alone would face "
-            f"{statement.rho_alone / statement.rho:g} times the rho."
+            f"Trust model secure-aggregation: nobody sees more of the answers than sums over at "
+            f"least {quorum} of {sites} sites, though the hub may lie and "
+            f"{count(colluding, 'site')} may tell it all they know; the noise of the others, at "
+            f"least {count(quorum - colluding, 'site')} in every sum, keeps the promise above. It "
+            "rests on cryptography that nobody is known to break. If more sites collude, or keys "
+            "leak, the answers of one site alone still keep the promise with epsilon = "
+            f"{upwards(_alone(statement))} instead of {statement.epsilon:g}. Who takes part is not "
+            "hidden, and in a simulation all sites are in one place."
         )
     if sites == 1:
         return (

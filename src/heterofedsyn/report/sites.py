@@ -93,7 +93,9 @@ def _why_not(release: Release) -> str:
         return "There is one site, or one pool of rows, so there is nothing to compare."
     if release.privacy.trust == "secure-aggregation":
         return (
-            "Under secure aggregation only sums over sites are seen, so nothing can be said about "
-            "how sites differ. That is part of the promise."
+            "Under secure aggregation only sums over sites are seen, so nothing is said about how "
+            "sites differ. Sums over different sites tell of it: a hub that sees both can compare "
+            "them, and learn a site's noisy counts. Only where all sites are in every sum is that "
+            "hidden too."
         )
     return "This release does not say how its sites differ."

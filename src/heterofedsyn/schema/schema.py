@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ class Schema:
         if len(text) > MOST_SCHEMA_BYTES:
             raise SchemaError(f"a schema has at most {MOST_SCHEMA_BYTES:,} letters; shorten it")
         try:
-            return cls.of(from_toml(text))
+            return _read(text)
         except NotToml as error:
             raise SchemaError(f"the schema is not valid TOML: {error}") from None
 
@@ -140,3 +140,9 @@ class Schema:
             raise UsageError(
                 f"cannot write schema {os.fspath(path)!r}: {reason}; choose another place"
             ) from None
+
+
+@lru_cache(maxsize=4)
+def _read(text: str) -> Schema:
+    """The schema in a text; an agent reads its file at every request, mostly the same one."""
+    return Schema.of(from_toml(text))

@@ -53,9 +53,10 @@ _FIELD = 2**255 - 19
 
 
 @dataclass(frozen=True)
-class _Listed:
-    """A list of keys and its hash."""
+class _Ring:
+    """A site's private key for a study, and the list of all public ones with its hash."""
 
+    private: bytes
     keys: Keys
 
     @cached_property
@@ -183,7 +184,7 @@ class Member:
 
     def vote(self, asked: AskVote) -> Vote:
         """This site's signature under the set of a sum: of one set for each query, ever."""
-        hidden, listed = self._answered(asked.query)
+        hidden, ring = self._answered(asked.query)
         self._check_set(asked.members, hidden)
         members = hash_of(asked.members)
         signed = self.memory.agreed(asked.query)
@@ -192,21 +193,21 @@ class Member:
             self.memory.keep_agreed(asked.query, members, sites)
         elif signed != members:
             raise ProtocolError("another set was signed for this query before")
-        return self._signed(asked.query, asked.members, listed)
+        return self._signed(asked.query, asked.members, ring)
 
     def open(self, asked: AskOpened) -> Opened:
         """What opens the sum over the signed set, and nothing else."""
         self._check_remembered(asked)
-        hidden, listed = self._answered(asked.query)
+        hidden, ring = self._answered(asked.query)
         self._check_set(asked.members, hidden)
         if self.memory.agreed(asked.query) != hash_of(asked.members):
             raise ProtocolError("this is not the set that was signed here for this query")
-        self._check_votes(asked, listed)
+        self._check_votes(asked, ring)
         within = {member.site: member.answer for member in asked.members}
         outside = tuple(sorted({*self.plan.sites} - {*within}))
-        shares = tuple(self._unsealed(asked, within, listed))
+        shares = tuple(self._unsealed(asked, within, ring))
         seeds = tuple(
-            Told(name, self._pair(name, asked.query, listed).mask_seed()) for name in outside
+            Told(name, self._pair(name, asked.query, ring).mask_seed()) for name in outside
         )
         self.memory.keep_opened(asked.query, outside)
         return Opened(
@@ -258,9 +259,9 @@ class Member:
         private = self.memory.key()
         if private is None or public_of(private) != keys[self.site]:
             self._lock(f"a key for study {study} that it did not make")
-        listed = _Listed(keys)
+        ring = self._ring(keys)
         for name in self._others:
-            self._pair(name, "", listed)
+            self._pair(name, "", ring)
         return keys
 
     def _hide(self, query: Query, fingerprint: str, noised: Sequence[Noised]) -> bytes:
@@ -268,9 +269,9 @@ class Member:
         keys = self.memory.keys()
         if keys is None:
             raise LedgerDisputed("no list of keys is kept, so nothing can be masked")
-        listed = _Listed(keys)
+        ring = self._ring(keys)
         seed = secrets.token_bytes(shamir.SECRET_BYTES)
-        pairs = {name: self._pair(name, fingerprint, listed) for name in self._others}
+        pairs = {name: self._pair(name, fingerprint, ring) for name in self._others}
         plus = [p.mask_seed() for name, p in pairs.items() if sign_of(self.site, name) > 0]
         minus = [p.mask_seed() for name, p in pairs.items() if sign_of(self.site, name) < 0]
         masked = add_streams(_in_a_row(noised), [self_mask_seed(seed), *plus], minus)
@@ -297,12 +298,12 @@ class Member:
         terms = tuple(each.terms for each in noised)
         return msgspec.msgpack.encode(Hidden(encode(message), seed, terms))
 
-    def _answered(self, query: str) -> tuple[Hidden, _Listed]:
+    def _answered(self, query: str) -> tuple[Hidden, _Ring]:
         """What was answered to a query, under which keys."""
         kept, keys = self.memory.kept(query), self.memory.keys()
         if kept is None or keys is None:
             raise ProtocolError("no masked answer was given to this query")
-        return read_hidden(kept), _Listed(keys)
+        return read_hidden(kept), self._ring(keys)
 
     def _check_set(self, members: Sequence[InSet], hidden: Hidden) -> None:
         """Refuse a set that is no set of a sum which this site is in, with its own answer."""
@@ -315,7 +316,7 @@ class Member:
         if [member.answer for member in members if member.site == self.site] != [own]:
             raise ProtocolError("the set does not hold the answer that this site gave")
 
-    def _check_votes(self, asked: AskOpened, listed: _Listed) -> None:
+    def _check_votes(self, asked: AskOpened, ring: _Ring) -> None:
         """Refuse unless enough different members of the set signed this very set."""
         roster = self.plan.roster
         names = [vote.site for vote in asked.votes]
@@ -326,7 +327,7 @@ class Member:
             raise ProtocolError(f"{len(names)} sites signed the set, which is too few")
         for vote in asked.votes:
             if (vote.study, vote.query) != (asked.study, asked.query) or not is_signed(
-                vote.signed(listed.hash, asked.members), roster[vote.site], vote.signature
+                vote.signed(ring.hash, asked.members), roster[vote.site], vote.signature
             ):
                 raise ProtocolError(f"{vote.site!r} did not sign this set")
 
@@ -335,11 +336,11 @@ class Member:
         keys = self.memory.keys()
         if keys is None or self.memory.agreed(asked.query) == hash_of(asked.members):
             return
-        if self._signed(asked.query, asked.members, _Listed(keys)) in asked.votes:
+        if self._signed(asked.query, asked.members, self._ring(keys)) in asked.votes:
             self._lock(f"a set for query {asked.query} that it does not know")
 
     def _unsealed(
-        self, asked: AskOpened, within: Mapping[str, bytes], listed: _Listed
+        self, asked: AskOpened, within: Mapping[str, bytes], ring: _Ring
     ) -> Iterator[Told]:
         """Shares of other members' self seeds; one that does not open is left out."""
         names = [share.site for share in asked.shares]
@@ -348,14 +349,14 @@ class Member:
         for share in sorted(asked.shares, key=lambda share: share.site.encode()):
             sender = share.site
             bound = bound_to(asked.study, asked.query, sender, self.site, within[sender])
-            opened = self._pair(sender, asked.query, listed).unseal(share.data, bound)
+            opened = self._pair(sender, asked.query, ring).unseal(share.data, bound)
             if opened is not None and len(opened) == shamir.SHARE_BYTES:
                 yield Told(sender, opened)
 
-    def _signed(self, query: str, members: tuple[InSet, ...], listed: _Listed) -> Vote:
+    def _signed(self, query: str, members: tuple[InSet, ...], ring: _Ring) -> Vote:
         study = self.plan.fingerprint
         vote = Vote(study=study, query=query, site=self.site, signature=b"")
-        signature = self.identity.sign(vote.signed(listed.hash, members))
+        signature = self.identity.sign(vote.signed(ring.hash, members))
         return msgspec.structs.replace(vote, signature=signature)
 
     def _bound(self, query: str, receiver: str, answer: bytes) -> bytes:
@@ -365,18 +366,21 @@ class Member:
     def _others(self) -> list[str]:
         return [name for name in self._points if name != self.site]
 
-    def _pair(self, other: str, query: str, listed: _Listed) -> Pair:
+    def _ring(self, keys: Keys) -> _Ring:
+        private = self.memory.key()
+        if private is None:
+            raise NotApproved("the study's key is gone from this site")
+        return _Ring(private, keys)
+
+    def _pair(self, other: str, query: str, ring: _Ring) -> Pair:
         """What this site shares with another for one query.
 
         Raises:
             ProtocolError: if the other's key is none.
         """
-        private = self.memory.key()
-        if private is None:
-            raise NotApproved("the study's key is gone from this site")
-        where = (self.plan.fingerprint, query, listed.hash)
+        where = (self.plan.fingerprint, query, ring.hash)
         try:
-            return Pair(private, listed.keys[other], own=self.site, other=other, where=where)
+            return Pair(ring.private, ring.keys[other], own=self.site, other=other, where=where)
         except ValueError:
             raise ProtocolError(f"the key of {other!r} is no key") from None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -41,10 +42,7 @@ class Peers:
         """
         path = folder / PEERS
         try:
-            found = from_toml(read_whole(path, MOST_PEERS_BYTES).decode("utf-8"))
-            book = cls()
-            for name, key in msgspec.convert(found, dict[str, str]).items():
-                book = book.add(name, key)
+            return _read(read_whole(path, MOST_PEERS_BYTES).decode("utf-8"))
         except FileNotFoundError:
             return cls()
         except OSError as error:
@@ -54,7 +52,6 @@ class Peers:
             raise UsageError(f"{path}: this is no address book: lines of NAME = KEY") from None
         except HeterofedsynError as error:
             raise UsageError(f"{path}: {error}") from None
-        return book
 
     def save(self, folder: Path) -> None:
         """Write the address book into a site's folder."""
@@ -108,3 +105,12 @@ def check_other(name: str, key: str, *, own_name: str, own_key: str) -> None:
         raise UsageError(f"{own_name!r} is this site itself; it needs no confirmation")
     if key == own_key:
         raise UsageError(f"this is the key of this very site, {own_name!r}, and nobody else's")
+
+
+@lru_cache(maxsize=4)
+def _read(text: str) -> Peers:
+    """The address book in a text; an agent reads its file at every request, mostly the same one."""
+    book = Peers()
+    for name, key in msgspec.convert(from_toml(text), dict[str, str]).items():
+        book = book.add(name, key)
+    return book

@@ -8,6 +8,7 @@ from itertools import product
 
 from heterofedsyn.audit.effort import Effort
 from heterofedsyn.audit.findings import Check, require
+from heterofedsyn.audit.sums import charges, folders, masks, rosters
 from heterofedsyn.audit.sums.knowledge import Judge
 from heterofedsyn.audit.sums.lies import Hub, answered, strategies
 from heterofedsyn.audit.sums.members import WORDS, Cast
@@ -16,6 +17,10 @@ from heterofedsyn.privacy.trust import SecureAggregation
 
 def checks(effort: Effort, seed: int) -> Iterator[Check]:
     """The checks of this layer."""
+    yield from masks.checks(effort, seed)
+    yield from rosters.checks(seed)
+    yield from charges.checks(effort, seed)
+    yield from folders.checks(seed)
     for sites in (3, 4):
         for trust in settings(sites):
             name = f"{sites} sites, {trust.colluding} collude, quorum {trust.quorum}"
@@ -34,6 +39,7 @@ def settings(sites: int) -> Iterator[SecureAggregation]:
 def lies(trust: SecureAggregation, seed: int, least: int = 1) -> str:
     """Every choice of sets of at least so many sites, and then everything else."""
     tried = 0
+    broken: set[str] = set()
     for first in (True, False):
         begun = answered(Cast.of(trust, seed, first=first))
         hub, judge, most = Hub(begun), Judge(begun), 0
@@ -41,7 +47,9 @@ def lies(trust: SecureAggregation, seed: int, least: int = 1) -> str:
             cast = begun.copy()
             hub.lie(cast, chosen)
             most = max(most, judge.check(cast, "sets"))
+            broken |= cast.broken
             tried += 1
+        require(not broken, f"sets: {', '.join(sorted(broken))}")
         require(most == 2 * WORDS, f"{most} integers were told of {2 * WORDS}: nothing was tried")
     return f"{tried:,} choices of sets"
 

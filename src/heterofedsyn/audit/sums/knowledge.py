@@ -125,10 +125,11 @@ def _at_zero(told: Mapping[int, int]) -> int:
         return told[0]
     total = 0
     for point, value in told.items():
+        term = value
         for other in told:
             if other != point:
-                value = value * other * pow(other - point, -1, shamir.PRIME) % shamir.PRIME
-        total += value
+                term = term * other * pow(other - point, -1, shamir.PRIME) % shamir.PRIME
+        total += term
     return total % shamir.PRIME
 
 

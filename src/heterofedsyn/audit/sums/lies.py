@@ -8,7 +8,8 @@ this covers every order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations, product
 
 import msgspec
@@ -22,10 +23,10 @@ from heterofedsyn.protocol.aggregation import (
     AskOpened,
     AskVote,
     Member,
-    Opened,
     Told,
     Vote,
 )
+from heterofedsyn.protocol.codec import Said
 
 _STRANGER = "stranger"
 _MADE_UP = bytes(32)
@@ -34,6 +35,23 @@ _MADE_UP = bytes(32)
 Members = tuple[Member, ...]
 Ballot = Mapping[str, Vote]
 """Signatures of honest sites under one set."""
+
+Ballots = dict[tuple[str, Members], dict[str, Vote]]
+"""Those under every set of every query."""
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """Something that a site is asked for.
+
+    Attributes:
+        members: the set that it is about, if it is about one.
+        signed: whether enough members signed that set, and nobody else.
+    """
+
+    asked: bytes
+    members: Members = ()
+    signed: bool = False
 
 
 def strategies(cast: Cast, least: int) -> Iterator[dict[str, frozenset[str]]]:
@@ -87,8 +105,12 @@ class Hub:
             for many in range(1, len(self.everyone) + 1)
             for chosen in combinations(sorted(self.everyone), many)
         ]
+        self._every = tuple(product(self.queries, self._sets))
+        self._members = {each: self._named(*each) for each in self._every}
         self._masks = [
-            encode(AskMasked(study=self._study, query=begun.query(number), keys=begun.listed()))
+            Request(
+                encode(AskMasked(study=self._study, query=begun.query(number), keys=begun.listed()))
+            )
             for number in (0, 1)
         ]
         self._votes_asked = {
@@ -97,43 +119,40 @@ class Hub:
             for query in self.queries
             for chosen in self._sets
         }
-        self._opens_asked: dict[object, list[tuple[str, Members, bytes]]] = {}
+        self._opens_asked: dict[object, dict[str, list[Request]]] = {}
+        self._batches: dict[object, tuple[int, list[tuple[Request, Said]]]] = {}
         self._open_all(begun, {})  # before anybody agreed
 
     def lie(self, cast: Cast, first: Mapping[str, frozenset[str]]) -> None:
         """Everything that can be asked for, beginning with these sets for the second query."""
         one, two = self.queries
-        ballots: dict[tuple[str, Members], dict[str, Vote]] = {}
+        ballots: Ballots = {}
         for name in self._honest:
-            self._vote(cast, ballots, name, one, self.everyone)
-            self._vote(cast, ballots, name, two, first[name])
+            self._vote(cast, ballots, name, [(one, self.everyone), (two, first[name])])
         before: dict[str, int] = {}
         while before != cast.states:  # what was opened may change what is refused
             before = dict(cast.states)
             for name in self._honest:
-                for query, chosen in product(self.queries, self._sets):
-                    self._vote(cast, ballots, name, query, chosen)
+                self._vote(cast, ballots, name, self._every)
             self._open_all(cast, ballots)
-            for name, asked in product(self._honest, self._masks):
-                cast.ask(name, asked)
+            for name in self._honest:
+                self._batch(cast, name, "masks", self._masks)
 
     def _vote(
-        self,
-        cast: Cast,
-        ballots: dict[tuple[str, Members], dict[str, Vote]],
-        name: str,
-        query: str,
-        chosen: frozenset[str],
+        self, cast: Cast, ballots: Ballots, name: str, sets: Sequence[tuple[str, frozenset[str]]]
     ) -> None:
-        for members, asked in self._votes_asked[name, query, chosen]:
-            vote = cast.ask(name, asked)
+        asked = (each for chosen in sets for each in self._votes_asked[name, *chosen])
+        for request, vote in self._batch(cast, name, tuple(sets), asked):
             if isinstance(vote, Vote):
-                ballots.setdefault((query, members), {})[name] = vote
+                ballots.setdefault((vote.query, request.members), {})[name] = vote
+                signed = [query for (query, _), votes in ballots.items() if name in votes]
+                if signed.count(vote.query) > 1:
+                    cast.broken.add(f"{name} signed two sets for one query")
 
-    def _open_all(self, cast: Cast, ballots: Mapping[tuple[str, Members], Ballot]) -> None:
+    def _open_all(self, cast: Cast, ballots: Ballots) -> None:
         """Ask every honest site, also those outside of it, to open each set."""
-        for query, chosen in product(self.queries, self._sets):
-            members = self._members(query, chosen)
+        for query, chosen in self._every:
+            members = self._members[query, chosen]
             signed = ballots.get((query, members), {})
             key = query, chosen, frozenset(signed)
             if key not in self._opens_asked:
@@ -143,27 +162,43 @@ class Hub:
                     for name, vote in votes.items()
                     if other == query and named != members
                 }
-                self._opens_asked[key] = [*self._ask_opens(query, members, signed, others)]
-            for name, named, asked in self._opens_asked[key]:
-                said = cast.ask(name, asked)
-                own = name in ballots.get((query, named), {})
-                if isinstance(said, Opened):
-                    require(own, f"{name} opened a set that it had not signed, or is not in")
+                self._opens_asked[key] = {
+                    name: [*self._ask_opens(name, query, members, signed, others)]
+                    for name in self._honest
+                }
+            for name, asked in self._opens_asked[key].items():
+                for request, _ in self._batch(cast, name, key, asked):
+                    if name not in ballots.get((query, request.members), {}):
+                        cast.broken.add(f"{name} opened a set that it had not signed")
+                    if not request.signed:
+                        cast.broken.add(f"{name} opened a set that was not signed as it must be")
 
-    def _members(self, query: str, chosen: frozenset[str]) -> Members:
+    def _batch(
+        self, cast: Cast, name: str, key: object, asked: Iterable[Request]
+    ) -> list[tuple[Request, Said]]:
+        """What a site says to several requests, one after the other; refusals are left out."""
+        place = name, cast.states[name], key
+        if place in self._batches:
+            cast.states[name], replies = self._batches[place]
+            cast.heard.update((id(said), said) for _, said in replies)
+            return replies
+        heard = ((each, cast.ask(name, each.asked)) for each in asked)
+        replies = [(each, said) for each, said in heard if said is not None]
+        self._batches[place] = cast.states[name], replies
+        return replies
+
+    def _named(self, query: str, chosen: frozenset[str]) -> Members:
         def answer(name: str) -> bytes:
             masked = self._answers.get((name, query))
             return _MADE_UP if masked is None else masked.hash
 
         return tuple(Member(name, answer(name)) for name in sorted(chosen))
 
-    def _ask_votes(
-        self, name: str, query: str, chosen: frozenset[str]
-    ) -> Iterator[tuple[Members, bytes]]:
+    def _ask_votes(self, name: str, query: str, chosen: frozenset[str]) -> Iterator[Request]:
         """To sign a set, and several that are like it."""
-        members = self._members(query, chosen)
+        members = self._members[query, chosen]
         for each in (members, *self._spoilt(members, name)):
-            yield each, encode(AskVote(study=self._study, query=query, members=each))
+            yield Request(encode(AskVote(study=self._study, query=query, members=each)), each)
 
     def _spoilt(self, members: Members, own: str) -> Iterator[Members]:
         """Sets that no site may sign."""
@@ -175,22 +210,23 @@ class Hub:
         yield tuple(Member(m.site, _MADE_UP if m.site == own else m.answer) for m in members)
 
     def _ask_opens(
-        self, query: str, members: Members, signed: Ballot, others: Ballot
-    ) -> Iterator[tuple[str, Members, bytes]]:
+        self, name: str, query: str, members: Members, signed: Ballot, others: Ballot
+    ) -> Iterator[Request]:
+        """To open a set, and several that are like it, with all kinds of signatures."""
         for named in (members, *self._alike(members)):
             within = {member.site for member in named}
-            for votes in self._ballots(query, named, signed, others):
-                for name in self._honest:
-                    shares = tuple(
-                        Told(site, share.data)
-                        for (site, asked), masked in self._answers.items()
-                        for share in masked.shares
-                        if asked == query and site in within and share.receiver == name != site
-                    )
-                    asked = AskOpened(
-                        study=self._study, query=query, members=named, votes=votes, shares=shares
-                    )
-                    yield name, named, encode(asked)
+            shares = tuple(
+                Told(site, share.data)
+                for (site, asked), masked in self._answers.items()
+                for share in masked.shares
+                if asked == query and site in within and share.receiver == name != site
+            )
+            for i, votes in enumerate(self._ballots(query, named, signed, others)):
+                enough = i == 0 and named == members and len(votes) >= self._trust.signatures
+                message = AskOpened(
+                    study=self._study, query=query, members=named, votes=votes, shares=shares
+                )
+                yield Request(encode(message), named, enough)
 
     def _alike(self, members: Members) -> Iterator[Members]:
         """Other sets that are written with the same letters."""
@@ -204,17 +240,20 @@ class Hub:
     def _ballots(
         self, query: str, members: Members, signed: Ballot, others: Ballot
     ) -> Iterator[tuple[Vote, ...]]:
-        """Signatures under a set: all there are, some of them twice, and those of others."""
+        """Signatures under a set: first those that count, then some of them twice, or of others."""
         within = {member.site for member in members}
         honest = [vote for name, vote in signed.items() if name in within]
         friends = [self._signed(name, query, members) for name in self._friends]
-        inside = [vote for vote in friends if vote.site in within]
-        yield *honest, *inside
-        yield *signed.values(), *friends
-        needed = self._trust.signatures
-        yield tuple(([*honest, *inside] * needed)[: max(needed, len(honest) + len(inside))])
-        names = {vote.site for vote in (*honest, *inside)}
-        yield *honest, *inside, *(vote for name, vote in others.items() if name not in names)
+        right = (*honest, *(vote for vote in friends if vote.site in within))
+        names = {vote.site for vote in right}
+        yield right
+        borrowed = [vote for name, vote in others.items() if name not in names]
+        wrong = (
+            (*signed.values(), *friends),
+            (right * self._trust.signatures)[: max(self._trust.signatures, len(right))],
+            (*right, *borrowed),
+        )
+        yield from (votes for votes in wrong if votes != right)
 
     def _signed(self, name: str, query: str, members: Members) -> Vote:
         vote = Vote(study=self._study, query=query, site=name, signature=b"")

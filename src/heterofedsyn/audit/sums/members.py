@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -146,11 +146,8 @@ class Honest:
         memory = self.memory(state)
         said: Said | None = None
         equations: tuple[Equation, ...] = ()
-        with watched() as (passages, drawn):
-            try:
-                said = decode(self.member(memory).answer(asked), _REPLIES[type(asked)])
-            except HeterofedsynError:
-                pass
+        with watched() as (passages, drawn), suppress(HeterofedsynError):
+            said = decode(self.member(memory).answer(asked), _REPLIES[type(asked)])
         after = self._number(memory)
         require(
             said is not None or after == state or bool(memory.locked),
@@ -175,6 +172,7 @@ class Cast:
     Attributes:
         states: of what each honest site remembers.
         equations: of every word of every masked answer that an honest site gave.
+        broken: rules that an honest site did not keep, whether or not anything is learnt by it.
     """
 
     plan: Plan
@@ -185,6 +183,7 @@ class Cast:
     equations: dict[tuple[str, str], tuple[Equation, ...]] = field(default_factory=dict)
     heard: dict[int, Said] = field(default_factory=dict)
     answers: dict[tuple[str, str], Masked] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, trust: SecureAggregation, seed: int, *, first: bool = False) -> Cast:

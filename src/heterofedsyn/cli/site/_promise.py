@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from heterofedsyn._words import aloud
-from heterofedsyn.cli._show import say, show_table
+from heterofedsyn.cli._show import protected, say, show_table
 
 if TYPE_CHECKING:
     from heterofedsyn.protocol.plan import Plan
@@ -27,7 +27,8 @@ def promise(plan: Plan) -> list[str]:
     return [
         f"secure aggregation: whatever the hub does, together with up to {colluding} of the "
         f"{sites} sites, all it learns are sums over at least {trust.quorum} sites; in them every "
-        f"record is protected by epsilon {plan.epsilon:g} (rho {plan.budget.rho:.4g})",
+        f"{protected(plan.unit)} is protected by epsilon {plan.epsilon:g} (rho "
+        f"{plan.budget.rho:.4g}), by the noise of at least {trust.honest} sites together",
         f"if more than {colluding} of the sites collude, or keys leak, answers of this site may be "
         f"seen by themselves: then by epsilon {alone.epsilon(plan.delta, plan.conversion):.4g} "
         f"(rho {alone.rho:.4g}) and no better",
@@ -64,9 +65,9 @@ def show_promise(plan: Plan, settings: SiteSettings, account: Account) -> None:
     )
     show_table(
         "Roster",
-        ["site", "key", "fingerprint to compare", "confirmed"],
+        ["site", "fingerprint of its key", "confirmed"],
         [
-            [entry["site"], entry["key"], aloud(entry["fingerprint"]), _confirmed(entry)]
+            [entry["site"], aloud(entry["fingerprint"]), _confirmed(entry)]
             for entry in figures["roster"]
         ],
     )

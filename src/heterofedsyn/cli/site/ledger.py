@@ -9,9 +9,10 @@ import typer
 
 from heterofedsyn._words import short
 from heterofedsyn.cli._options import Json
-from heterofedsyn.cli._show import say, say_json, show_table
+from heterofedsyn.cli._show import note, say, say_json, show_table
 from heterofedsyn.cli.site._shared import HERE, MOST_LINES, Folder, left, own_settings
 from heterofedsyn.cli.site.peer import own_key
+from heterofedsyn.errors import LedgerDisputed
 
 if TYPE_CHECKING:
     from heterofedsyn.privacy.budget import Budget
@@ -27,6 +28,7 @@ _BAR = 40
 def ledger(context: typer.Context, folder: Folder = HERE, as_json: Json = False) -> None:
     """What the table has spent, and what is left; also while the agent serves."""
     from heterofedsyn.site.ledger.books import Books
+    from heterofedsyn.site.ledger.locked import check_unlocked
     from heterofedsyn.site.settings import SiteSettings
 
     if context.invoked_subcommand is not None:
@@ -38,6 +40,10 @@ def ledger(context: typer.Context, folder: Folder = HERE, as_json: Json = False)
         say_json(ledger_json(settings, account))
     else:
         show_ledger(settings, account)
+    try:
+        check_unlocked(settings.folder)
+    except LedgerDisputed as locked:
+        note(f"remark: {locked}")
 
 
 @app.command()

@@ -134,7 +134,7 @@ class StudyController(Controller):  # type: ignore[misc]
     ) -> list[Reply]:
         """Ask sites and wait for all of them, at most as long as the study lets a round take."""
         # Twice the time that noise takes.
-        seconds = patience + 2 * NOISE_SECONDS * sum(terms.integers for terms in request.terms)
+        seconds = patience + 2 * NOISE_SECONDS * request.integers
         if not any(known.sent for known in self._progress.rounds):
             seconds += START_SECONDS
         begun = time.monotonic()

@@ -27,6 +27,7 @@ class RoundProgress(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         round: counted from 1; 0 is what is asked before the first.
         step: which of the exchanges about its query it is.
+        again: whether who is not there is asked again while there is time.
         resumed: taken from the journal, so that nobody was asked.
         seconds: from asking to the last answer, rounded up to tens: who waited for whom, and how
             long exactly, is nobody else's business.
@@ -38,6 +39,7 @@ class RoundProgress(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     parts: int
     step: str = ANSWER
+    again: bool = False
     asked: tuple[str, ...]
     answered: tuple[str, ...] = ()
     absent: tuple[Absence, ...] = ()
@@ -56,6 +58,7 @@ class RoundProgress(msgspec.Struct, frozen=True, kw_only=True):
             label=KEYS if before else query.label,
             parts=0 if before else len(query.parts),
             step=request.step,
+            again=request.waits,
             asked=request.asked,
         )
 

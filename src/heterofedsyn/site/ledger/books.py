@@ -205,7 +205,9 @@ class Books(LedgerFile):
 
         Raises:
             LedgerUnavailable: if it cannot be read.
+            LedgerDisputed: if the site locked itself.
         """
+        self._check_open()
         return read_private(self._folder, study, name)
 
     def keep_secret(self, study: str, name: str, data: bytes) -> None:
