@@ -352,7 +352,7 @@ def layers(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_a_pass_ends_with_code_0_and_says_so(desk: Desk, layers: pytest.MonkeyPatch) -> None:
     assert desk.run("audit") == 0
     assert "ok    a law: 1 of 1" in desk.out
-    assert desk.out.splitlines()[-1].startswith("passed: 4 of 4 layers")
+    assert desk.out.splitlines()[-1].startswith("passed: 5 of 5 layers")
     assert "at most 4e-09" in desk.out
 
 
@@ -364,7 +364,7 @@ def test_a_failure_ends_with_code_1_and_names_the_promise(
     assert "game: FAILED in 2 checks, 3 checks" in desk.out
     assert "FAIL  a promise: a promise was broken" in desk.out
     assert "FAIL  a crash: unexpected ZeroDivisionError" in desk.out
-    assert desk.out.splitlines()[-1].startswith("FAILED: 3 of 4 layers")
+    assert desk.out.splitlines()[-1].startswith("FAILED: 4 of 5 layers")
     page = (desk.folder / "audit.html").read_text("utf-8")
     assert "Privacy audit: FAILED" in page
     assert "a promise was broken" in page

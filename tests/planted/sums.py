@@ -115,29 +115,29 @@ def _() -> None:
 
 @lying("who signed twice counts twice", LEARNT)
 @instead_of(at.Member._check_votes)
-def _(true: Any, own: at.Member, asked: Any, listed: Any) -> None:
+def _(true: Any, own: at.Member, asked: Any, ring: Any) -> None:
     distinct = {vote.site: vote for vote in asked.votes}
     more = len(asked.votes) - len(distinct)
     trust = changed(own._trust, signatures=own._trust.signatures - more)
     votes = tuple(distinct.values())
-    true(changed(own, _trust=trust), structs.replace(asked, votes=votes), listed)
+    true(changed(own, _trust=trust), structs.replace(asked, votes=votes), ring)
 
 
 @lying("who is outside of a set may sign it", r"a set that was not signed as it must be")
 @instead_of(at.Member._check_votes)
-def _(true: Any, own: at.Member, asked: Any, listed: Any) -> None:
+def _(true: Any, own: at.Member, asked: Any, ring: Any) -> None:
     within = {member.site for member in asked.members}
     outside = [
         vote
         for vote in asked.votes
         if vote.site not in within
         and at.is_signed(
-            vote.signed(listed.hash, asked.members), own.plan.roster[vote.site], vote.signature
+            vote.signed(ring.hash, asked.members), own.plan.roster[vote.site], vote.signature
         )
     ]
     trust = changed(own._trust, signatures=own._trust.signatures - len(outside))
     votes = tuple(vote for vote in asked.votes if vote.site in within)
-    true(changed(own, _trust=trust), structs.replace(asked, votes=votes), listed)
+    true(changed(own, _trust=trust), structs.replace(asked, votes=votes), ring)
 
 
 @lying("a site opens a set that it is not in", LEARNT)
@@ -159,8 +159,8 @@ def _(true: Any, own: at.Member, asked: Any) -> Any:
 def _(true: Any, own: at.Member, asked: Any) -> Any:
     if own.site in {member.site for member in asked.members}:
         return true(own, asked)
-    hidden, listed = own._answered(asked.query)
-    own._check_votes(asked, listed)
+    hidden, ring = own._answered(asked.query)
+    own._check_votes(asked, ring)
     return at.Opened(
         study=asked.study,
         query=asked.query,
