@@ -107,7 +107,7 @@ def test_nvflare_sums_are_those_of_a_simulation_and_progress_tells_every_step(
     assert set(agents.asked.values()) == {1, 2}  # keys once, every other step for both queries
 
 
-@pytest.mark.parametrize("step", [KEYS, MASKED, AGREE, OPEN])
+@pytest.mark.parametrize("step", [KEYS, MASKED, AGREE])
 def test_nvflare_site_that_is_away_for_a_while_is_asked_until_it_is_back(
     step: str, tmp_path: Path
 ) -> None:
@@ -119,6 +119,26 @@ def test_nvflare_site_that_is_away_for_a_while_is_asked_until_it_is_back(
     assert same_files(result / RELEASE, federation, tmp_path)
     assert agents.asked[step, "elm"] == 3 + (1 if step == KEYS else 2)
     assert all(not each.absent for each in progress.rounds)
+
+
+def test_nvflare_site_that_must_open_is_asked_until_it_is_back(tmp_path: Path) -> None:
+    federation = Federation(4, quorum=3)
+    agents = Agents(federation)
+    agents.silent.add((MASKED, "oak"))
+    agents.away[OPEN, "elm"] = 3
+    progress, _ = run(federation, agents.answer, tmp_path / "root", patience=2.0)
+    assert progress.state is State.DONE
+    assert agents.asked[OPEN, "elm"] == 3 + 2
+
+
+def test_nvflare_site_that_died_after_its_masked_answer_is_not_waited_for(tmp_path: Path) -> None:
+    federation = Federation(4, quorum=3)
+    agents = Agents(federation)
+    agents.away = {(AGREE, "elm"): 10_000, (OPEN, "elm"): 10_000}
+    progress, result = run(federation, agents.answer, tmp_path / "root", patience=3_600.0)
+    assert progress.state is State.DONE
+    assert same_files(result / RELEASE, federation, tmp_path)
+    assert 2 <= agents.asked[AGREE, "elm"] <= 20
 
 
 def test_nvflare_site_that_refuses_for_good_is_not_asked_again(tmp_path: Path) -> None:

@@ -95,6 +95,10 @@ class Request:
         """
         return read_said(site, data, self.kind, simulated=simulated)
 
+    def enough(self, replies: Sequence[Reply]) -> bool:
+        """Whether sites that are not there need not be waited for."""
+        return False
+
     def check(self, replies: Sequence[Reply]) -> Round:
         """The round that comes of these replies; whoever carried them may keep it.
 

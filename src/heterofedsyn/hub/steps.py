@@ -172,6 +172,16 @@ class _OfASum(_Step):
 
     hidden: HiddenSum
 
+    def enough(self, replies: Sequence[Reply]) -> bool:
+        # Where sites are outside of the sum, every member must sign and open it.
+        if self.hidden.outside or {reply.site for reply in replies} != {*self.asked}:
+            return False
+        try:
+            self.check(replies)
+        except QuorumLost:
+            return False
+        return True
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AskingVotes(_OfASum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -146,24 +147,27 @@ class StudyController(Controller):  # type: ignore[misc]
         replies: dict[str, Reply] = {}
         received: dict[str, int] = {}
         asking = Asking(self, fl_ctx, messages, seconds, again=request.waits)
-        for site, result in asking.results(abort_signal):
-            reply = replies[site] = read_reply(
-                request, site, result, simulated=self.takes_simulated
-            )
-            if isinstance(reply, Absence):
-                if reply.reason == UNAVAILABLE:
-                    asking.ask_again(site)
-            else:
-                received[site] = len(result[ANSWER])
-            self._note(
-                self._progress.with_round(
-                    msgspec.structs.replace(
-                        state.heard(replies.values()),
-                        seconds=rough(time.monotonic() - begun),
-                        received=dict(received),
+        with closing(asking.results(abort_signal)) as results:
+            for site, result in results:
+                reply = replies[site] = read_reply(
+                    request, site, result, simulated=self.takes_simulated
+                )
+                if isinstance(reply, Absence):
+                    if reply.reason == UNAVAILABLE:
+                        asking.ask_again(site)
+                else:
+                    received[site] = len(result[ANSWER])
+                self._note(
+                    self._progress.with_round(
+                        msgspec.structs.replace(
+                            state.heard(replies.values()),
+                            seconds=rough(time.monotonic() - begun),
+                            received=dict(received),
+                        )
                     )
                 )
-            )
+                if request.enough([*replies.values()]):
+                    break
         if abort_signal.triggered:
             raise _Aborted
         return [replies.get(site, Absence(site, NO_ANSWER)) for site in request.asked]
