@@ -28,6 +28,7 @@ from heterofedsyn.protocol.aggregation import (
     Opened,
     Told,
     Vote,
+    hash_of,
 )
 from heterofedsyn.protocol.codec import Asked, decode, decode_asked
 from heterofedsyn.protocol.messages import Query, encode
@@ -270,7 +271,7 @@ def over_another_set(scene: Scene, votes: list[Vote]) -> list[Vote]:
     listed = scene.message("masked").keys
     other = tuple(m for m in message.members if m.site != "Fir")
     vote = replaced(votes[-1], signature=b"")
-    data = vote.signed(list_hash((k.site, k.key) for k in listed), other)
+    data = vote.signed(list_hash((k.site, k.key) for k in listed), hash_of(other))
     return [*votes[:-1], replaced(vote, signature=federation.identities[vote.site].sign(data))]
 
 
@@ -315,7 +316,9 @@ def test_members_outside_of_the_set_cannot_sign_for_it() -> None:
     assert {member.site for member in message.members} == {"birch", OWN, "Fir"}
     vote = Vote(study=message.study, query=message.query, site="oak", signature=b"")
     listed = list_hash((k.site, k.key) for k in scene.message("masked").keys)
-    signature = scene.federation.identities["oak"].sign(vote.signed(listed, message.members))
+    signature = scene.federation.identities["oak"].sign(
+        vote.signed(listed, hash_of(message.members))
+    )
     outside = replaced(vote, signature=signature)
     check_refused(scene, replaced(message, votes=(*message.votes[:2], outside)))
     check_refused(scene, replaced(message, votes=(*message.votes, outside)))

@@ -132,7 +132,9 @@ def _(true: Any, own: at.Member, asked: Any, ring: Any) -> None:
         for vote in asked.votes
         if vote.site not in within
         and at.is_signed(
-            vote.signed(ring.hash, asked.members), own.plan.roster[vote.site], vote.signature
+            vote.signed(ring.hash, at.hash_of(asked.members)),
+            own.plan.roster[vote.site],
+            vote.signature,
         )
     ]
     trust = changed(own._trust, signatures=own._trust.signatures - len(outside))

@@ -30,6 +30,7 @@ from heterofedsyn.protocol.aggregation import (
     SealedShare,
     Told,
     Vote,
+    hash_of,
 )
 from heterofedsyn.protocol.terms import of_the_sum
 
@@ -114,6 +115,11 @@ class HiddenSum:
         return list_hash((each.site, each.key) for each in self.keys)
 
     @cached_property
+    def _set(self) -> bytes:
+        """The hash of the set."""
+        return hash_of(self.members)
+
+    @cached_property
     def _sealed(self) -> dict[str, dict[str, SealedShare]]:
         """Of every member's self seed, the share that each other site has."""
         return {
@@ -123,7 +129,7 @@ class HiddenSum:
 
     def wrong_vote(self, vote: Vote) -> str | None:
         """What is wrong with a vote, in words that fit after the site's name."""
-        signed = vote.signed(self.listed, self.members)
+        signed = vote.signed(self.listed, self._set)
         if (vote.study, vote.query) != (self.plan.fingerprint, self.query):
             return "signed for another query"
         if not is_signed(signed, self.plan.roster[vote.site], vote.signature):

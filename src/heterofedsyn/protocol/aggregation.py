@@ -93,9 +93,9 @@ class Vote(_Message, frozen=True, tag="vote"):
     site: str
     signature: bytes
 
-    def signed(self, listed: bytes, members: tuple[Member, ...]) -> bytes:
-        """What the signature must be over: `listed` is the hash of the list of keys."""
-        return words.signed_set(self.study, self.site, self.query, listed, hash_of(members))
+    def signed(self, listed: bytes, members: bytes) -> bytes:
+        """What the signature must be over: hashes of the list of keys and of the set."""
+        return words.signed_set(self.study, self.site, self.query, listed, members)
 
 
 class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

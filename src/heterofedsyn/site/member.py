@@ -318,7 +318,7 @@ class Member:
 
     def _check_votes(self, asked: AskOpened, ring: _Ring) -> None:
         """Refuse unless enough different members of the set signed this very set."""
-        roster = self.plan.roster
+        roster, members = self.plan.roster, hash_of(asked.members)
         names = [vote.site for vote in asked.votes]
         within = {member.site for member in asked.members}
         if len({*names}) != len(names) or not {*names} <= within:
@@ -327,7 +327,7 @@ class Member:
             raise ProtocolError(f"{len(names)} sites signed the set, which is too few")
         for vote in asked.votes:
             if (vote.study, vote.query) != (asked.study, asked.query) or not is_signed(
-                vote.signed(ring.hash, asked.members), roster[vote.site], vote.signature
+                vote.signed(ring.hash, members), roster[vote.site], vote.signature
             ):
                 raise ProtocolError(f"{vote.site!r} did not sign this set")
 
@@ -356,7 +356,7 @@ class Member:
     def _signed(self, query: str, members: tuple[InSet, ...], ring: _Ring) -> Vote:
         study = self.plan.fingerprint
         vote = Vote(study=study, query=query, site=self.site, signature=b"")
-        signature = self.identity.sign(vote.signed(ring.hash, members))
+        signature = self.identity.sign(vote.signed(ring.hash, hash_of(members)))
         return msgspec.structs.replace(vote, signature=signature)
 
     def _bound(self, query: str, receiver: str, answer: bytes) -> bytes:

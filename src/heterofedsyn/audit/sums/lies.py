@@ -25,6 +25,7 @@ from heterofedsyn.protocol.aggregation import (
     Member,
     Told,
     Vote,
+    hash_of,
 )
 from heterofedsyn.protocol.codec import Said
 
@@ -257,5 +258,5 @@ class Hub:
 
     def _signed(self, name: str, query: str, members: Members) -> Vote:
         vote = Vote(study=self._study, query=query, site=name, signature=b"")
-        signature = self._friends[name].identity.sign(vote.signed(self._listed, members))
+        signature = self._friends[name].identity.sign(vote.signed(self._listed, hash_of(members)))
         return msgspec.structs.replace(vote, signature=signature)
