@@ -1,6 +1,6 @@
 """An audit of the installed software: would it notice if a promise of privacy were broken?
 
-Four layers look at the same release path from different sides; docs/audit.md says what each can
+Five layers look at the same release path from different sides; docs/audit.md says what each can
 see. Whatever fails inside of a check is a failed check.
 """
 

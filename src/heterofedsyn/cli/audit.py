@@ -15,7 +15,7 @@ def audit(
     thorough: Annotated[bool, typer.Option("--thorough", help="Ten times the work.")] = False,
     layer: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="coupling, noise, game or ledger; all unless named."),
+        typer.Option(metavar="NAME", help="coupling, noise, game, ledger, sums; all if none."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Varies tables, canaries, coins and histories.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
