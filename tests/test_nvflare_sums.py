@@ -214,11 +214,11 @@ def test_without_a_site_before_masked_the_others_of_a_quorum_go_on_and_wait_for_
     federated.gated_agents(SITES[4], seed=SEED)
 
 
-@pytest.mark.parametrize("step", ["keys", "masked", "agree", "open"])
+@pytest.mark.parametrize(("number", "step"), enumerate(["keys", "masked", "agree", "open"]))
 def test_the_hub_is_killed_at_any_step_and_resumed_with_the_same_bytes(
-    federated: Federation, tmp_path: Path, step: str
+    federated: Federation, tmp_path: Path, number: int, step: str
 ) -> None:
-    study = make_study(federated, "independent", 5, SEED + 3 + len(step))
+    study = make_study(federated, "independent", 5, SEED + 3 + number)
     federated.hold(SITES[0], step)
     started(federated)
     until(lambda: waits_at(federated, study, step, 4), f"a site that waits at {step}", 150)
