@@ -353,7 +353,7 @@ def test_a_pass_ends_with_code_0_and_says_so(desk: Desk, layers: pytest.MonkeyPa
     assert desk.run("audit") == 0
     assert "ok    a law: 1 of 1" in desk.out
     assert desk.out.splitlines()[-1].startswith("passed: 5 of 5 layers")
-    assert "at most 4e-09" in desk.out
+    assert "at most 5e-09" in desk.out
 
 
 def test_a_failure_ends_with_code_1_and_names_the_promise(

@@ -28,7 +28,7 @@ def audit(
 ) -> None:
     """Check that this software keeps its promises of privacy.
 
-    Takes some 140 CPU seconds, reads no data of yours, and prints a verdict for each layer; the
+    Takes some 170 CPU seconds, reads no data of yours, and prints a verdict for each layer; the
     exit code is 1 if one fails.
     """
     from heterofedsyn.audit import THOROUGH, USUAL
