@@ -602,3 +602,21 @@ def test_of_two_caps_for_answers_seen_alone_the_stricter_holds(settings: SiteSet
     assert low.strictest(high) == high.strictest(low) == low
     assert none.strictest(high) == high.strictest(none) == high
     assert none.strictest(none).alone_cap is None
+
+
+@pytest.mark.parametrize("repairs", [1, 2])
+def test_a_key_that_was_away_when_the_ledger_was_repaired_is_not_believed_when_it_comes_back(
+    tmp_path: Path, repairs: int
+) -> None:
+    sites = make_sites(tmp_path, "elmwood", "birch", "oak")
+    one = sites["elmwood"]
+    study = hidden_study(sites, seed=1)
+    saved = {name: (one.folder / name).read_bytes() for name in ("key.pem", "key.pub")}
+    for _ in range(repairs):
+        for name in saved:
+            (one.folder / name).unlink()
+        Books.repair(one.folder, one.anchor, one.study_cap, restored=True, alone_cap=one.alone_cap)
+    for name, data in saved.items():
+        (one.folder / name).write_bytes(data)
+    with pytest.raises(NotApproved, match="retired key came back"):
+        approve(one, study, who=WHO, now=NOW)

@@ -59,8 +59,8 @@ def repair(
         # old key: whoever ends here must repair again, which retires one more key.
         for study in studies_kept(folder):
             forget(folder, study)
-        if (key := retire_key(folder, number)) is not None:
-            chain = _repaired(data or b"", known, study_cap, places, alone_cap, key)
+        key = retire_key(folder, number)
+        chain = _repaired(data or b"", known, study_cap, places, alone_cap, key)
         if data is not None:
             write(folder / f"{LEDGER}.before-{number}", data)
         (folder / ANSWERS).mkdir(mode=0o700, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from heterofedsyn.site.signing import make_key
 KEY, PUBLIC = "key.pem", "key.pub"
 
 
-def retire_key(folder: Path, number: int) -> str | None:
+def retire_key(folder: Path, number: int) -> str:
     """Replace the signing key of a site by a new one; the old one is kept beside it.
+
+    One that is away may come back, so that there must be another then too.
 
     Killed at any moment, there is a key in place and none is lost: done again, one more is retired.
 
@@ -20,11 +23,11 @@ def retire_key(folder: Path, number: int) -> str | None:
         number: of the repair that is the reason.
 
     Returns:
-        The new public key in base64, or None if the folder holds no key to retire.
+        The new public key in base64; empty where nothing is installed that could make or use one.
     """
+    if find_spec("cryptography") is None:
+        return ""
     pair = folder / KEY, folder / PUBLIC
-    if not any(path.exists() for path in pair):
-        return None
     stem = _free(folder, f"key.before-{number}")
     for path in pair:
         if path.exists():
