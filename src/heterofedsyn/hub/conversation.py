@@ -31,7 +31,7 @@ from heterofedsyn.hub.requests import Request
 from heterofedsyn.hub.steps import hidden_round, offered_keys
 from heterofedsyn.protocol import Plan, Study
 from heterofedsyn.protocol.aggregation import OfferedKey
-from heterofedsyn.protocol.terms import hears_sums
+from heterofedsyn.protocol.terms import hears_sums, within_means
 from heterofedsyn.schema import Schema
 
 Said = TypeVar("Said")
@@ -73,7 +73,7 @@ def converse(
     turn: Ask | Outcome = _next(asking)
     keys: tuple[OfferedKey, ...] = ()
     while isinstance(turn, Ask):
-        query = make_query(turn, plan, len(rounds))
+        query = within_means(make_query(turn, plan, len(rounds)), schema.domain, plan)
         request = Request.of(query, schema.domain, plan, roll, most_rows)
         if masked:
             keys = keys or (yield from offered_keys(request))

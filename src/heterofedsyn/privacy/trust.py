@@ -147,6 +147,11 @@ class SecureAggregation:
             raise self._refusal(first)
         return self._share(sensitivity, budget.less(slack))
 
+    def dearest(self, sensitivity: float) -> Budget:
+        """The most that a release can cost: with more, a site's own noise would be too little."""
+        least = SMALLEST_SHARE * (1 + 1e-6)
+        return Budget(sensitivity**2 / (2 * self.honest * least**2))
+
     def slack(
         self, sigma: float, sensitivity: float, integers: int, l1: float | None = None
     ) -> float:

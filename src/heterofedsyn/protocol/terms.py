@@ -93,6 +93,26 @@ def check_noise(query: Query, domain: Domain, plan: Plan, trust: Trust) -> None:
     _sigma(most, cost, integers, math.sqrt(integers) * most, trust)
 
 
+def within_means(query: Query, domain: Domain, plan: Plan) -> Query:
+    """The query, with smaller shares for parts whose own would leave sites too little noise.
+
+    What later rounds ask hangs on noisy answers: a sum of few releases must not end a study that
+    was paid for, only because it could be more exact than is possible.
+    """
+    trust = plan.trust_model
+    if not isinstance(trust, SecureAggregation):
+        return query
+    parts = tuple(_within_means(part, domain, plan, trust) for part in query.parts)
+    return query if parts == query.parts else msgspec.structs.replace(query, parts=parts)
+
+
+def _within_means(part: Part, domain: Domain, plan: Plan, trust: SecureAggregation) -> Part:
+    most = trust.dearest(part.statistic.sensitivity(domain) * plan.rows_per_unit)
+    if cost_of(part, plan) <= most:
+        return part
+    return msgspec.structs.replace(part, share=plan.budget.share(most))
+
+
 def price_of(terms: Sequence[Terms]) -> Budget:
     """What several releases cost jointly."""
     return together(Budget(each.rho) for each in terms)

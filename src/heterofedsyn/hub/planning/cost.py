@@ -22,7 +22,7 @@ from heterofedsyn.protocol.limits import (
     NOISE_SECONDS,
     check_query,
 )
-from heterofedsyn.protocol.terms import guaranteed, of_the_sum, terms_of
+from heterofedsyn.protocol.terms import check_noise, guaranteed, of_the_sum, terms_of
 from heterofedsyn.schema import Domain, Schema
 
 COUNT_SECONDS = 1.2e-9
@@ -137,6 +137,7 @@ def check_feasible(schema: Schema, plan: Plan, method: Method) -> None:
 
     Raises:
         UsageError: naming the widest column, or what else is too much.
+        PrivacyRefusal: if what is known to be asked cannot be noised.
     """
     check_trust(method, plan.trust)
     setting = Setting.of(schema, plan)
@@ -144,7 +145,9 @@ def check_feasible(schema: Schema, plan: Plan, method: Method) -> None:
     for part in method.ahead_of(setting, ANY_ROWS):
         try:
             if isinstance(part, Ask):
-                check_query(make_query(part, plan, 0), setting.domain)
+                query = make_query(part, plan, 0)
+                check_query(query, setting.domain)
+                check_noise(query, setting.domain, plan, plan.trust_model)
                 statistics += [statistic for statistic, _ in part.parts]
                 _check_memory(Size.of(statistics, setting.domain), len(plan.sites))
             else:
