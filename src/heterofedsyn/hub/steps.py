@@ -150,7 +150,6 @@ class AskingMasked(_Step):
 
     @cached_property
     def _message(self) -> bytes:
-        # Megabytes, perhaps: once.
         return encode(AskMasked(study=self.plan.fingerprint, query=self.query, keys=self.keys))
 
     @cached_property
