@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from heterofedsyn.errors import HeterofedsynError, LedgerDisputed, NotApproved, ProtocolError
@@ -17,6 +18,7 @@ from heterofedsyn.hub.replies import Reply
 from heterofedsyn.hub.requests import Request
 from heterofedsyn.masking import sealing
 from heterofedsyn.masking.words import list_hash
+from heterofedsyn.privacy.ledger import Ledger
 from heterofedsyn.protocol.aggregation import (
     AskKey,
     AskMasked,
@@ -31,8 +33,11 @@ from heterofedsyn.protocol.aggregation import (
     hash_of,
 )
 from heterofedsyn.protocol.codec import Asked, decode, decode_asked
-from heterofedsyn.protocol.messages import Query, encode
+from heterofedsyn.protocol.messages import Answer, Query, encode
 from heterofedsyn.protocol.refusal import Reason, Refused
+from heterofedsyn.site import Site
+from heterofedsyn.site.answering import InMemory, Price
+from heterofedsyn.site.member import Member as SiteMember
 from heterofedsyn.site.member import read_hidden
 from heterofedsyn.site.signing import Identity
 from sums_support import Federation
@@ -72,6 +77,12 @@ class Scene:
         offered = OfferedKey(study=study, site=site, key=key, signature=b"")
         signature = self.federation.identities[site].sign(offered.signed)
         return msgspec.structs.replace(offered, signature=signature)
+
+
+def drawn_again(member: SiteMember) -> Site:
+    """A site that answers in clear, with the very noise of a member."""
+    desk = member.desk
+    return Site(desk.site, desk.counts(), desk.plan, desk.noise, trust=desk.trust)
 
 
 class _Stop(Exception):
@@ -452,12 +463,32 @@ def test_un_masked_integers_are_kept_nowhere() -> None:
     query: Query = scene.message("masked").query
     kept = member.memory.kept(query.fingerprint)
     assert kept is not None
-    hidden = read_hidden(kept)
+    masked = decode(read_hidden(kept).masked, Masked)
+    clear = decode(drawn_again(member).answer(encode(query)), Answer)
+    integers = np.concatenate([part.values for part in clear.parts])
+    hiding = np.frombuffer(masked.data, "<u8") - integers.view(np.uint64)
+    assert len({*hiding.tolist()}) == integers.size > 10
     exact = [part.statistic.exact(member.desk.counts()).values for part in query.parts]
-    assert all(values.astype("<i8").tobytes() not in kept for values in exact if values.size > 1)
-    masked = decode(hidden.masked, Masked)
-    assert masked.data not in hidden.seed
-    assert len(masked.data) == 8 * sum(values.size for values in exact)
+    for values in (*(part.values for part in clear.parts), *exact):
+        assert values.size == 1 or values.astype("<i8").tobytes() not in kept
+
+
+def test_what_is_kept_of_a_masked_answer_is_no_longer_than_was_said_before() -> None:
+    scene = until("agree")
+    member = scene.federation.members[OWN]
+    query: Query = scene.message("masked").query
+    said: list[Price] = []
+
+    class Watched(InMemory):
+        def charge(self, price: Price) -> None:
+            said.append(price)
+            super().charge(price)
+
+    parts = tuple(replaced(part, share=part.share / 100) for part in query.parts) * 100
+    query = replaced(query, parts=parts)
+    asked = encode(query)
+    kept = member.desk.answer(query, Watched(Ledger(OWN, member.plan.budget)), member._hide)
+    assert len(asked) + len(kept) <= said[0].bytes < 3 * (len(asked) + len(kept))
 
 
 def test_asking_for_a_vote_without_an_answer_is_refused() -> None:

@@ -202,7 +202,7 @@ def _promise(plan: Plan) -> str:
     from heterofedsyn.hub.sums import trust_of
 
     trust = trust_of(plan)
-    alone = plan.budget.times(trust.alone_factor).epsilon(plan.delta, plan.conversion)
+    alone = plan.budget_alone.epsilon(plan.delta, plan.conversion)
     return (
         f"epsilon {plan.epsilon:g} though {count(trust.colluding, 'site')} may collude with the "
         f"hub, {alone:.3g} if more do"

@@ -156,11 +156,11 @@ class Sets(Roll):
         Raises:
             ProtocolError: if the sum cannot be true, or is over too few of all rows.
         """
-        for absence in round_.absent:
+        if round_.absent:
             raise ProtocolError(
                 f"the sum of query {round_.query.label!r} over {len(round_.members)} sites cannot "
-                f"be true: it {absence.reason}; nobody can say which site is at fault, so make the "
-                "study anew with sites that you are sure of"
+                f"be true: it {round_.absent[0].reason}; nobody can say which site is at fault, so "
+                "make the study anew with sites that you are sure of"
             )
         after = replace(self, totals=self._told(round_))
         return replace(round_, factor=after._factor(round_), roll=after)

@@ -144,17 +144,13 @@ def make_query(ask: Ask, plan: Plan, number: int) -> Query:
     return Query(study=plan.fingerprint, number=number, label=ask.label, parts=parts, to=ask.to)
 
 
-def read_answer(site: str, data: object, *, simulated: bool = False) -> Reply:
-    """What a site's bytes say; a site speaks for itself and with real noise, or has no answer.
+def read_said(site: str, data: object, kind: type[Said], *, simulated: bool = False) -> Reply:
+    """What a site's bytes say; it speaks for itself and with real noise, or has no answer.
 
     Args:
+        kind: of what it was asked for; anything else is no answer.
         simulated: whether the noise of a simulation is good enough.
     """
-    return read_said(site, data, Answer, simulated=simulated)
-
-
-def read_said(site: str, data: object, kind: type[Said], *, simulated: bool = False) -> Reply:
-    """What a site's bytes say, if it is of this kind; see `read_answer`."""
     try:
         said = decode(data, kind) if isinstance(data, bytes) else None
     except ProtocolError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 from heterofedsyn.errors import UsageError
@@ -76,7 +77,7 @@ class Request:
     @property
     def sent(self) -> bytes:
         """What is the same exactly if all messages are."""
-        return encode(self.query)
+        return self._encoded
 
     @property
     def stated(self) -> tuple[Terms, ...]:
@@ -85,6 +86,11 @@ class Request:
 
     def message(self, site: str) -> bytes:
         """What is sent to a site."""
+        return self._encoded
+
+    @cached_property
+    def _encoded(self) -> bytes:
+        # Megabytes, perhaps: once, and not once for every site.
         return encode(self.query)
 
     def read(self, site: str, data: object, *, simulated: bool = False) -> Reply:

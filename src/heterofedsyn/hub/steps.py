@@ -66,7 +66,13 @@ class _Step(Request):
 
     @property
     def sent(self) -> bytes:
-        return digest("sent", *(part for site in self.asked for part in (site, self.message(site))))
+        return self._sent
+
+    @cached_property
+    def _sent(self) -> bytes:
+        # Hash by hash: the messages for all sites together may be gigabytes.
+        hashes = ((site, digest("message", self.message(site))) for site in self.asked)
+        return digest("sent", *(part for pair in hashes for part in pair))
 
     def message(self, site: str) -> bytes:
         return encode(self.asks(site))
@@ -144,8 +150,11 @@ class AskingMasked(_Step):
 
     @cached_property
     def _message(self) -> bytes:
-        # Megabytes, perhaps: once.
         return encode(AskMasked(study=self.plan.fingerprint, query=self.query, keys=self.keys))
+
+    @cached_property
+    def _sent(self) -> bytes:
+        return digest("sent to all", self._message, *self.asked)
 
     def message(self, site: str) -> bytes:
         return self._message

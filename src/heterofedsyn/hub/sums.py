@@ -15,9 +15,9 @@ import numpy as np
 from heterofedsyn.errors import ProtocolError
 from heterofedsyn.hub.replies import SLACK, SUM, Round
 from heterofedsyn.masking import shamir
-from heterofedsyn.masking.identity import is_signed
+from heterofedsyn.masking.identity import is_exchange_key, is_signed
 from heterofedsyn.masking.streams import SEED_BYTES, Words, add_streams, self_mask_seed, sign_of
-from heterofedsyn.masking.words import list_hash, seed_hash, share_hash
+from heterofedsyn.masking.words import HASH_BYTES, list_hash, seed_hash, share_hash
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Answer, Plan, Released
@@ -33,8 +33,6 @@ from heterofedsyn.protocol.aggregation import (
     hash_of,
 )
 from heterofedsyn.protocol.terms import of_the_sum
-
-_HASH_BYTES = 32
 
 
 def trust_of(plan: Plan) -> SecureAggregation:
@@ -53,7 +51,7 @@ def wrong_key(offered: OfferedKey, plan: Plan) -> str | None:
     """What is wrong with an offered key, in words that fit after the site's name."""
     if not is_signed(offered.signed, plan.roster[offered.site], offered.signature):
         return "offered a key that does not bear its signature"
-    if offered.study != plan.fingerprint or not _is_exchange_key(offered.key):
+    if offered.study != plan.fingerprint or not _can_exchange(offered.key):
         return "offered what is no key for this study"
     return None
 
@@ -73,7 +71,7 @@ def wrong_masked(masked: Masked, query: str, integers: int, plan: Plan) -> str |
     receivers = [share.receiver for share in masked.shares]
     others = sorted(site for site in plan.sites if site != masked.site)
     hashes = [masked.seed_hash, *(share.hash for share in masked.shares)]
-    if sorted(receivers) != others or any(len(each) != _HASH_BYTES for each in hashes):
+    if sorted(receivers) != others or any(len(each) != HASH_BYTES for each in hashes):
         return "did not share its self seed with every other site"
     return None
 
@@ -257,12 +255,12 @@ def check_totals(round_: Round) -> None:
             )
 
 
-def _is_exchange_key(key: bytes) -> bool:
-    """Whether these are the bytes of a key that sites can exchange with: of no low order."""
+def _can_exchange(key: bytes) -> bool:
+    """Whether sites can exchange secrets with this key: it is one, and not of low order."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
     try:
         X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(key))
     except ValueError:
         return False
-    return int.from_bytes(key, "little") < 2**255 - 19
+    return is_exchange_key(key)

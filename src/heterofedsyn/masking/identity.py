@@ -1,4 +1,4 @@
-"""Public keys of sites, and whether the holder of one signed something; Ed25519, in base64."""
+"""Public keys of sites: by which they sign (Ed25519, in base64), and exchange secrets (X25519)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,17 @@ import hashlib
 from typing import Any
 
 from heterofedsyn.errors import UsageError
+
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+
+_FIELD = 2**255 - 19
+"""X25519 keys are written as numbers below it; others would be second names of the same keys."""
+
+
+def is_exchange_key(key: bytes) -> bool:
+    """Whether these bytes are the one spelling of an X25519 key, though perhaps of low order."""
+    return len(key) == KEY_BYTES and int.from_bytes(key, "little") < _FIELD
 
 
 def is_signed(data: bytes, key: str, signature: bytes) -> bool:
@@ -36,7 +47,7 @@ def raw_key(key: str) -> bytes:
         raw = from_base64(key)
     except ValueError:
         raw = b""
-    if len(raw) != 32:
+    if len(raw) != KEY_BYTES:
         raise UsageError(f"{key[:60]!r} is no public key: 32 bytes in base64, or a file of them")
     return raw
 

@@ -11,7 +11,6 @@ from heterofedsyn.masking.words import joined
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-KEY_BYTES = 32
 _NONCE_BYTES = 12
 
 

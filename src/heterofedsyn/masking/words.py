@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+HASH_BYTES = 32
+
 _PREFIX = b"heterofedsyn secure aggregation 1"
 
 

@@ -46,17 +46,26 @@ BYTES_AROUND = 512
 """The most that an answer holds beside its integers: for each part, and once."""
 
 
+def most_answer_bytes(integers: int, parts: int) -> int:
+    """A length that no answer with so many integers in so many parts exceeds."""
+    return 8 * integers + BYTES_OF_A_PART * parts + BYTES_AROUND
+
+
 BYTES_OF_A_SHARE = 256
-"""The most that a masked answer holds for each other site."""
+BYTES_OF_TERMS = 128
+"""The most that is kept with a masked answer: for each other site, and for each part the terms on
+which it was released, but for the names of its attributes."""
 
 
-def most_answer_bytes(integers: int, parts: int, sites: int = 0) -> int:
-    """A length that no answer with so many integers in so many parts exceeds.
+def most_hidden_bytes(integers: int, parts: int, sites: int, asked: int) -> int:
+    """A length that nothing kept of a masked answer exceeds.
 
     Args:
-        sites: among which a masked answer is shared.
+        sites: among which its self seed is shared.
+        asked: bytes of the query, which has all names of attributes that terms have.
     """
-    return 8 * integers + BYTES_OF_A_PART * parts + BYTES_OF_A_SHARE * sites + BYTES_AROUND
+    beside = BYTES_OF_TERMS * parts + BYTES_OF_A_SHARE * sites + BYTES_AROUND
+    return 8 * integers + beside + asked
 
 
 MOST_ANSWER_BYTES = most_answer_bytes(MOST_INTEGERS, MOST_PARTS)

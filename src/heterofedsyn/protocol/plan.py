@@ -96,6 +96,11 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return Budget.of(epsilon=self.epsilon, delta=self.delta, conversion=self.conversion)
 
     @cached_property
+    def budget_alone(self) -> Budget:
+        """What the study costs if somebody sees each answer by itself."""
+        return self.budget.times(self.trust_model.alone_factor)
+
+    @cached_property
     def trust_model(self) -> Trust:
         """Who may see a site's message."""
         if self.aggregation is msgspec.UNSET:

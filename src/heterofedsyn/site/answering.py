@@ -15,7 +15,7 @@ from heterofedsyn.privacy.noise import NoiseSource, add_noise
 from heterofedsyn.privacy.terms import Noised, Terms
 from heterofedsyn.privacy.trust import Local, Trust
 from heterofedsyn.protocol import Answer, Plan, Query, Released, decode, encode
-from heterofedsyn.protocol.limits import check_query, most_answer_bytes
+from heterofedsyn.protocol.limits import check_query, most_answer_bytes, most_hidden_bytes
 from heterofedsyn.protocol.messages import query_fingerprint
 from heterofedsyn.protocol.terms import check_noise, cost_of, terms_of
 from heterofedsyn.schema import Domain, EncodedTable
@@ -113,7 +113,7 @@ class Desk:
             alone=cost.times(self.trust.alone_factor),
             integers=integers,
             least=min(costs),
-            bytes=len(asked) + most_answer_bytes(integers, len(query.parts), len(self.plan.roster)),
+            bytes=len(asked) + self._most_bytes(integers, len(query.parts), len(asked)),
         )
         # What cannot be noised or paid is refused before any work is done for it.
         check_noise(query, self.domain, self.plan, self.trust)
@@ -158,6 +158,13 @@ class Desk:
                 f"query {query.label!r} is for one site, where only sums over sites may be seen"
             )
         check_query(query, self.domain, encoded)
+
+    def _most_bytes(self, integers: int, parts: int, asked: int) -> int:
+        """That what is kept of an answer takes."""
+        sites = len(self.plan.roster)
+        if not sites:
+            return most_answer_bytes(integers, parts)
+        return most_hidden_bytes(integers, parts, sites, asked)
 
     def _alone(self, terms: Terms) -> Budget:
         """What a release costs if somebody sees this site's message by itself."""

@@ -9,9 +9,8 @@ from heterofedsyn._files import written_whole
 from heterofedsyn.errors import UsageError
 from heterofedsyn.protocol.plan import unit_name
 from heterofedsyn.site.ledger.books import Books
-from heterofedsyn.site.ledger.retiring import KEY, PUBLIC
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
-from heterofedsyn.site.signing import make_key
+from heterofedsyn.site.signing import KEY, PUBLIC, make_key
 
 
 def create_site(settings: SiteSettings) -> str:

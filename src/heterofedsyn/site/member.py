@@ -18,8 +18,8 @@ import numpy as np
 
 from heterofedsyn.errors import LedgerDisputed, NotApproved, ProtocolError
 from heterofedsyn.masking import shamir
-from heterofedsyn.masking.identity import is_signed
-from heterofedsyn.masking.sealing import KEY_BYTES, Pair, make_key, public_of
+from heterofedsyn.masking.identity import is_exchange_key, is_signed
+from heterofedsyn.masking.sealing import Pair, make_key, public_of
 from heterofedsyn.masking.streams import Words, add_streams, self_mask_seed, sign_of
 from heterofedsyn.masking.words import answer_hash, list_hash, seed_hash, share_hash
 from heterofedsyn.privacy.terms import Noised, Terms
@@ -47,9 +47,6 @@ from heterofedsyn.site.signing import Identity
 
 Keys = Mapping[str, bytes]
 """Every site's public key for a study."""
-
-_FIELD = 2**255 - 19
-"""Keys are written as numbers below it; others would be second names of the same keys."""
 
 
 @dataclass(frozen=True)
@@ -248,8 +245,7 @@ class Member:
         if len(names) != len(roster) or {*names} != {*roster}:
             raise ProtocolError("the list of keys does not name every site of the study once")
         for each in offered:
-            number = int.from_bytes(each.key, "little")
-            if each.study != study or len(each.key) != KEY_BYTES or number >= _FIELD:
+            if each.study != study or not is_exchange_key(each.key):
                 raise ProtocolError(f"the key of {each.site!r} is none for this study")
             if not is_signed(each.signed, roster[each.site], each.signature):
                 raise ProtocolError(f"the key of {each.site!r} does not bear its signature")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from heterofedsyn.errors import NotApproved
-from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol.plan import Plan
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.protocol.terms import hears_sums
@@ -44,7 +43,7 @@ def check_trust(settings: SiteSettings, study: Study) -> None:
             f"the study's keys of {', '.join(unknown)} were not confirmed here; ask these sites by "
             "telephone, then `heterofedsyn site peer add`"
         )
-    alone = alone_price(plan)
+    alone = plan.budget_alone
     if alone > cap:
         raise NotApproved(
             f"answers of the study, each seen by itself, would cost rho={alone.rho:.6g}, more than "
@@ -61,11 +60,6 @@ def roster_of(settings: SiteSettings, plan: Plan) -> list[tuple[str, bool]]:
         for name, key in sorted(plan.roster.items())
         if name != settings.name
     ]
-
-
-def alone_price(plan: Plan) -> Budget:
-    """What a whole study costs if somebody sees each answer by itself."""
-    return plan.budget.times(plan.trust_model.alone_factor)
 
 
 def check_own_key(settings: SiteSettings, account: Account) -> None:

@@ -21,8 +21,8 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol.plan import check_site_name
 from heterofedsyn.schema import Schema
 from heterofedsyn.site.ledger.anchor import others_can_write
-from heterofedsyn.site.ledger.retiring import KEY
 from heterofedsyn.site.schedule import MOST_TICK, TICK
+from heterofedsyn.site.signing import KEY
 from heterofedsyn.sources import file_of
 
 SETTINGS = "site.toml"

@@ -12,6 +12,7 @@ from heterofedsyn._files import read_whole
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.masking.identity import ed25519, raw_key
 
+KEY, PUBLIC = "key.pem", "key.pub"
 MOST_KEY_BYTES = 2**12
 
 

@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 def promise(plan: Plan) -> list[str]:
     """What is promised against whom; nothing where every site protects its records by itself."""
     from heterofedsyn.privacy.trust import SecureAggregation
-    from heterofedsyn.site.roster import alone_price
 
     trust = plan.trust_model
     if not isinstance(trust, SecureAggregation):
         return []
-    alone = alone_price(plan)
+    alone = plan.budget_alone
     sites, colluding = trust.sites, trust.colluding
     return [
         f"secure aggregation: whatever the hub does, together with up to {colluding} of the "
@@ -35,13 +34,6 @@ def promise(plan: Plan) -> list[str]:
         f"noise of a sum over all sites: {math.sqrt(trust.variance_factor):.3g} times that of all "
         f"rows in one place; under local trust it would be {math.sqrt(sites):.3g} times",
     ]
-
-
-def alone_rho(plan: Plan) -> float:
-    """What the study costs if each answer is seen by itself."""
-    from heterofedsyn.site.roster import alone_price
-
-    return alone_price(plan).rho
 
 
 def show_promise(plan: Plan, settings: SiteSettings, account: Account) -> None:
@@ -57,7 +49,7 @@ def show_promise(plan: Plan, settings: SiteSettings, account: Account) -> None:
         [
             [words, "none", "none"] if rho is None else [words, f"{rho:.4g}", _epsilon(rho, delta)]
             for words, rho in (
-                ("this study, at most", alone_rho(plan)),
+                ("this study, at most", plan.budget_alone.rho),
                 ("spent in all so far", figures["spent_alone_rho"]),
                 ("cap of the table", figures["alone_cap_rho"]),
             )
@@ -79,7 +71,7 @@ def promise_json(plan: Plan, settings: SiteSettings, account: Account) -> dict[s
     """The same for programs."""
     from heterofedsyn.masking.identity import key_fingerprint
     from heterofedsyn.privacy.trust import SecureAggregation
-    from heterofedsyn.site.roster import alone_price, roster_of
+    from heterofedsyn.site.roster import roster_of
 
     trust, cap = plan.trust_model, settings.alone_cap
     found: dict[str, Any] = {
@@ -94,7 +86,7 @@ def promise_json(plan: Plan, settings: SiteSettings, account: Account) -> dict[s
         **found,
         "colluding": trust.colluding,
         "quorum": trust.quorum,
-        "epsilon_alone": alone_price(plan).epsilon(plan.delta, plan.conversion),
+        "epsilon_alone": plan.budget_alone.epsilon(plan.delta, plan.conversion),
         "noise_of_sum": math.sqrt(trust.variance_factor),
         "roster": [
             {

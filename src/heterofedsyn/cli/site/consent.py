@@ -12,7 +12,7 @@ import typer
 from heterofedsyn._words import aloud
 from heterofedsyn.cli._options import Json, StudyFile
 from heterofedsyn.cli._show import note, protected, say, say_json, show_table, size
-from heterofedsyn.cli.site._promise import alone_rho, promise, promise_json, show_promise
+from heterofedsyn.cli.site._promise import promise, promise_json, show_promise
 from heterofedsyn.cli.site._shared import (
     HERE,
     MOST_LINES,
@@ -120,7 +120,7 @@ def approve(
     for line in promise(plan):
         note(line)
     alone, cap = account.spent_alone.rho, settings.alone_cap
-    if cap is not None and alone + alone_rho(plan) > cap.rho:
+    if cap is not None and alone + plan.budget_alone.rho > cap.rho:
         note(
             f"remark: of the rho {cap.rho:.4g} for answers seen by themselves only "
             f"{max(0.0, cap.rho - alone):.4g} is left, so the study will be refused before its end"

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from heterofedsyn.masking.identity import KEY_BYTES, SIGNATURE_BYTES
 from heterofedsyn.masking.shamir import SECRET_BYTES, SHARE_BYTES
 from heterofedsyn.masking.streams import SEED_BYTES
+from heterofedsyn.masking.words import HASH_BYTES
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Answer, Plan, Released, encode
 from heterofedsyn.protocol.aggregation import Masked, OfferedKey, Opened, SealedShare, Told, Vote
 
-KEY_BYTES = 32
-HASH_BYTES = 32
-SIGNATURE_BYTES = 64
 SEALED_BYTES = SHARE_BYTES + 28
 """A share with nonce and tag."""
 

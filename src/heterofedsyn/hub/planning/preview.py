@@ -99,7 +99,7 @@ def preview(study: Study, site: str) -> Preview:
         method=plan.method,
         rounds=rounds,
         rho=plan.budget.rho,
-        rho_alone=plan.budget.times(plan.trust_model.alone_factor).rho,
+        rho_alone=plan.budget_alone.rho,
         once=weight.once,
     )
 

@@ -108,14 +108,13 @@ def _fewest(sites: int, colluding: int) -> int:
 
 def _outlook(plan: Plan, expected: Outlook) -> TrustOutlook:
     trust = plan.trust_model
-    alone = plan.budget.times(trust.alone_factor)
     hidden = trust if isinstance(trust, SecureAggregation) else None
     return TrustOutlook(
         trust=plan.trust,
         colluding=None if hidden is None else hidden.colluding,
         quorum=None if hidden is None else hidden.quorum,
         noise=trust.variance_factor**0.5,
-        rho_alone=alone.rho,
-        epsilon_alone=alone.epsilon(plan.delta, plan.conversion),
+        rho_alone=plan.budget_alone.rho,
+        epsilon_alone=plan.budget_alone.epsilon(plan.delta, plan.conversion),
         outlook=expected,
     )

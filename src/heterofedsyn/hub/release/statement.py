@@ -111,7 +111,7 @@ def state(plan: Plan, rounds: Sequence[Round], *, simulated: bool) -> PrivacySta
         trust=plan.trust,
         colluding=trust.colluding if isinstance(trust, SecureAggregation) else msgspec.UNSET,
         quorum=trust.quorum if isinstance(trust, SecureAggregation) else msgspec.UNSET,
-        rho_alone=budget.times(trust.alone_factor).rho,
+        rho_alone=plan.budget_alone.rho,
         simulated_noise=simulated,
         sites=sites,
         sums=_sums(rounds) if isinstance(trust, SecureAggregation) else msgspec.UNSET,

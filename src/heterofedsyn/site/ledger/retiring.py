@@ -7,9 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from heterofedsyn.site.ledger.durable import write
-from heterofedsyn.site.signing import make_key
-
-KEY, PUBLIC = "key.pem", "key.pub"
+from heterofedsyn.site.signing import KEY, PUBLIC, make_key
 
 
 def retire_key(folder: Path, number: int) -> str:
