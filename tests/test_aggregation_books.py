@@ -148,17 +148,22 @@ def test_neither_sum_ever_exceeds_its_cap(
 
 
 @pytest.mark.quick
-def test_with_a_cap_for_answers_seen_alone_those_of_local_studies_count_too(place: Place) -> None:
+def test_answers_of_local_studies_count_as_seen_alone_but_only_hidden_ones_are_capped_so(
+    place: Place,
+) -> None:
     with place.open() as books:
         for number in range(4):
             charge(books, f"{number}", COST, Budget(0.4975))
+        charge(books, "local", Budget(0.005), None)
         before = place.on_disk()
-        with pytest.raises(BudgetExceeded, match=r"only rho=0\.01 of 2 is left for answers seen"):
-            charge(books, "local", Budget(0.02), None)
+        with pytest.raises(BudgetExceeded, match=r"only rho=0\.005 of 2 is left for answers seen"):
+            charge(books, "hidden", Budget(0.001), Budget(0.006))
+        caps = {"cap": CAP, "study_cap": CAP, "alone_cap": ALONE_CAP}
         with pytest.raises(BudgetExceeded):
-            books.afford(STUDY, "l", "q", Budget(0.02), cap=CAP, study_cap=CAP, alone_cap=ALONE_CAP)
+            books.afford(STUDY, "h", "q", Budget(0.001), alone=Budget(0.006), **caps)
         assert place.on_disk() == before
-        books.charge(STUDY, "uncapped", "q", Budget(0.02), cap=CAP, study_cap=CAP)
+        charge(books, "local again", Budget(0.02), None)
+        charge(books, "hidden, uncapped", Budget(0.001), None)
 
 
 def test_ledgers_and_anchors_of_one_price_read_the_same_and_go_on(place: Place) -> None:
@@ -383,17 +388,20 @@ def test_a_repair_books_all_that_is_left_of_the_cap_for_answers_seen_alone(place
     account = place.repair()
     assert account.spent >= together([COST, STUDY_CAP])
     assert ALONE_CAP <= account.spent_alone < ALONE_CAP.times(1 + 1e-9)
-    with place.open() as books, pytest.raises(BudgetExceeded, match="seen alone"):
-        charge(books, "two", Budget(1e-6), None)
+    with place.open() as books:
+        with pytest.raises(BudgetExceeded, match="seen alone"):
+            charge(books, "two", Budget(1e-6), Budget(2e-6))
+        charge(books, "local", Budget(1e-6), None)
     assert place.repair().spent_alone > ALONE_CAP  # the cap of a study more, as always
 
 
-def test_a_repair_without_that_cap_books_as_much_under_either_price(place: Place) -> None:
+def test_a_repair_without_that_cap_counts_on_a_study_as_dear_alone_as_those_that_are_known(
+    place: Place,
+) -> None:
     with place.open() as books:
         charge(books, "one")
     account = Books.repair(place.folder, place.anchor, STUDY_CAP, restored=True)
-    assert account.repairs[-1].rho == pytest.approx(account.repairs[-1].budget_alone.rho)
-    least = together([ALONE, STUDY_CAP])
+    least = together([ALONE, STUDY_CAP.times(ALONE.rho / COST.rho)])
     assert least <= account.spent_alone < least.times(1 + 1e-9)
 
 

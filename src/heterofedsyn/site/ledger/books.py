@@ -99,7 +99,8 @@ class Books(LedgerFile):
 
         Args:
             alone: the price if somebody sees the answer by itself; the same unless given.
-            alone_cap: the most that all such prices together may come to.
+            alone_cap: the most that all such prices may come to with this one, if it hides in a
+                sum. What everyone may see is held by the other caps alone.
 
         Raises:
             BudgetExceeded: if it would lift the table above its caps or the study above its own.
@@ -110,7 +111,7 @@ class Books(LedgerFile):
         if not self._paid(query, cost, alone):
             for ledger in self._ledgers(study, cap, study_cap):
                 ledger.charge(label, cost)
-            if alone_cap is not None:
+            if alone_cap is not None and alone > cost:
                 before = self.account.booked_alone
                 holder = "answers seen alone of table"
                 Ledger(str(self._folder), alone_cap, (), holder, before).charge(label, alone)

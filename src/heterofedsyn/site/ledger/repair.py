@@ -13,7 +13,7 @@ from heterofedsyn.site.ledger.agreement import LEDGER, check, lock_both, read_le
 from heterofedsyn.site.ledger.anchor import Anchor, place_of, write_anchor
 from heterofedsyn.site.ledger.answers import ANSWERS
 from heterofedsyn.site.ledger.durable import held, saying, write
-from heterofedsyn.site.ledger.entries import Account, Chain, Repaired, salvaged, unit_in
+from heterofedsyn.site.ledger.entries import Account, Chain, Entry, Repaired, salvaged, unit_in
 from heterofedsyn.site.ledger.locked import unlock
 from heterofedsyn.site.ledger.private import forget, studies_kept
 from heterofedsyn.site.ledger.retiring import retire_key
@@ -82,6 +82,11 @@ def _check_disputed(chain: Chain, known: Anchor, folder: Path, anchor: Path) -> 
     )
 
 
+def _times(entry: Entry) -> float:
+    """How many times its price an entry costs if somebody sees the answer by itself."""
+    return entry.budget_alone.rho / entry.rho if entry.rho > 0 else 1.0
+
+
 def _repaired(
     data: bytes,
     known: Anchor | None,
@@ -107,8 +112,10 @@ def _repaired(
     alone = max(
         together(one.budget_alone for one in readable), known.spent_alone if known else nothing
     )
-    # Every charge had to fit under this cap, so that no more can be missing.
-    most = max(alone_cap or nothing, together([alone, study_cap]))
+    # What hid in a sum had to fit under a cap; of one that was lowered or taken away since, the
+    # dearest entry that is left tells how much a study may have cost.
+    study_alone = study_cap.times(max((_times(one) for one in readable), default=1.0))
+    most = max(alone_cap or nothing, together([alone, study_alone]))
     alone = max(booked, shortfall(most, (one.budget_alone for one in chain.entries)))
     number = max(chain.number, 0 if known is None else known.number) + 1
     chain = chain.add(
