@@ -106,7 +106,12 @@ class SecureAggregation:
                 f"colluding ({self.colluding}) must be in 1..{self.sites - 2}: of {self.sites} "
                 "sites at least two must be honest"
             )
-        if not self.signatures <= self.quorum <= self.sites:
+        if self.quorum > self.sites:
+            raise UsageError(
+                f"quorum ({self.quorum}) must be in {self.signatures}..{self.sites}: there are no "
+                "more sites"
+            )
+        if self.quorum < self.signatures:
             raise UsageError(
                 f"quorum ({self.quorum}) must be in {self.signatures}..{self.sites} where "
                 f"{self.colluding} of {self.sites} sites may collude: with fewer a hub could form "

@@ -75,6 +75,15 @@ class Hiding:
                 f"use trust {SecureAggregation.name!r}"
             )
 
+        colluding = 1 if self.colluding is None else self.colluding
+        if colluding < 1:
+            raise UsageError(f"colluding ({colluding}) must be at least 1")
+        if self.quorum is not None and self.quorum < colluding + 2:
+            raise UsageError(
+                f"quorum ({self.quorum}) must be at least {colluding + 2} where {colluding} of the "
+                "sites may collude, for any number of them"
+            )
+
     @property
     def fewest(self) -> int:
         """The number of sites from which on it is possible."""
