@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -11,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heterofedsyn import FederatedSynthesizer, Schema
-from heterofedsyn.errors import UsageError
-from heterofedsyn.hub import Request, converse, drive, make_method
+from heterofedsyn.errors import PrivacyRefusal, UsageError
+from heterofedsyn.hub import Request, conversation, converse, drive, make_method
+from heterofedsyn.hub.planning.cost import check_feasible
 from heterofedsyn.masking.streams import stream
 from heterofedsyn.privacy.budget import Budget, sigma_for
 from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.protocol import Answer, decode, encode
 from heterofedsyn.protocol.plan import Aggregation
-from heterofedsyn.simulate.run import Hiding, summed
+from heterofedsyn.simulate.run import Hiding, run_study, summed
 from heterofedsyn.simulate.synthesizer import name_sites
 from heterofedsyn.site import Site
 from support import categories, deal, dependent_table, make_plan, released
@@ -187,3 +189,23 @@ def test_a_schema_too_wide_for_any_site_is_refused_under_either_trust_model() ->
     for trust in ("local", HIDDEN):
         with pytest.raises(UsageError, match="more than sites answer"):
             FederatedSynthesizer(wide, epsilon=1.0, delta=1e-9, method="fedprivsyn", trust=trust)
+
+
+def test_no_round_that_hangs_on_answers_asks_for_more_than_a_sum_can_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Few pairs of a small schema would be more exact than a hundred small shares of noise are."""
+    schema = categories(3, 4, 5, label=0)
+    tables = deal(dependent_table(schema.domain, 6_000), 100)
+    method = make_method("wavetree")
+    sites = [f"site-{number}" for number in range(100)]
+    plan = make_plan(method.encoding(schema), sites, trust=HIDDEN, method=method.name)
+    check_feasible(method.encoding(schema), plan, method)
+    release = run_study(method.encoding(schema), plan, method, tables, noise_seed=5)
+    charges = release.privacy.sites[0].charges
+    sigmas = [part.sigma / math.sqrt(99) for charge in charges for part in charge.parts]
+    assert min(sigmas) == pytest.approx(1.3, rel=1e-4)
+    assert release.privacy.sites[0].rho < plan.budget.rho
+    monkeypatch.setattr(conversation, "within_means", lambda query, domain, plan: query)
+    with pytest.raises(PrivacyRefusal, match=r"below 1\.3"):
+        run_study(method.encoding(schema), plan, method, tables, noise_seed=5)
