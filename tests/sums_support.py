@@ -49,10 +49,11 @@ class Federation:
         colluding: int = 1,
         quorum: int = 0,
         method: str = "allmarg",
+        identities: dict[str, Identity] | None = None,
         **terms: Any,
     ) -> None:
         names = NAMES[:sites]
-        self.identities = {name: Identity.fresh() for name in names}
+        self.identities = identities or {name: Identity.fresh() for name in names}
         made = make_method(method)
         keys = {name: identity.public for name, identity in self.identities.items()}
         self.method = made

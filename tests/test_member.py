@@ -38,7 +38,7 @@ from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.site import Site
 from heterofedsyn.site.answering import InMemory, Price
 from heterofedsyn.site.member import Member as SiteMember
-from heterofedsyn.site.member import read_hidden
+from heterofedsyn.site.remembered import read_hidden
 from heterofedsyn.site.signing import Identity
 from sums_support import Federation
 
@@ -498,3 +498,37 @@ def test_asking_for_a_vote_without_an_answer_is_refused() -> None:
     study = scene.federation.plan.fingerprint
     check_refused(scene, AskVote(study=study, query=query, members=members))
     check_refused(scene, AskOpened(study=study, query=query, members=members, votes=(), shares=()))
+
+
+def test_what_was_answered_in_one_study_is_had_through_no_other() -> None:
+    scene = until("open")
+    member = scene.federation.members[OWN]
+    other = Federation(4, quorum=3, seed=8, identities=scene.federation.identities)
+    stranger = other.members[OWN]
+    offers = tuple(
+        decode(other.members[name].answer(AskKey(study=other.plan.fingerprint)), OfferedKey)
+        for name in other.plan.sites
+    )
+    # One site keeps the answers of all its studies together.
+    stranger.memory._answers = member.memory._answers  # type: ignore[attr-defined]
+    asked: AskMasked = scene.message("masked")
+    through = AskMasked(study=other.plan.fingerprint, query=asked.query, keys=offers)
+    vote = AskVote(
+        study=other.plan.fingerprint,
+        query=scene.message("agree").query,
+        members=scene.message("agree").members,
+    )
+    opened = replaced(scene.message("open"), study=other.plan.fingerprint)
+    for message in (through, vote, opened):
+        with pytest.raises(ProtocolError):
+            stranger.answer(decode_asked(encode(message)))
+    assert not stranger.memory._agreed  # type: ignore[attr-defined]
+    mine = replaced(
+        asked,
+        keys=offers,
+        study=other.plan.fingerprint,
+        query=replaced(asked.query, study=other.plan.fingerprint),
+    )
+    assert stranger.answer(mine)
+    with pytest.raises(ProtocolError, match="another study"):
+        stranger.answer(vote)

@@ -17,7 +17,7 @@ from heterofedsyn.audit.sums.members import WORDS, Cast, MaskWord, Unknown
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import encode
 from heterofedsyn.protocol.aggregation import AskVote, Masked, Opened
-from heterofedsyn.site.member import read_hidden
+from heterofedsyn.site.remembered import read_hidden
 
 THREE = SecureAggregation(3, 1, 3)
 FOUR = SecureAggregation(4, 1, 3)

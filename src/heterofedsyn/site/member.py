@@ -1,8 +1,9 @@
 """A site's side of secure aggregation: it offers a key, masks, agrees to one set, and opens that.
 
 Whatever a hub and the colluding sites do, all they learn from a query is one sum over at least
-`quorum` sites, or nothing. Each rule below is there because a hub that lies gains something
-without it; what they must remember for that is on disk before anything leaves.
+`quorum` sites, those that collude among them, or nothing. Each rule below is there because a hub
+that lies gains something without it; what they must remember for that is on disk before anything
+leaves.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ from heterofedsyn.masking.identity import is_exchange_key, is_signed
 from heterofedsyn.masking.sealing import Pair, make_key, public_of
 from heterofedsyn.masking.streams import Words, add_streams, self_mask_seed, sign_of
 from heterofedsyn.masking.words import answer_hash, list_hash, seed_hash, share_hash
-from heterofedsyn.privacy.terms import Noised, Terms
+from heterofedsyn.privacy.terms import Noised
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol.aggregation import (
     AskKey,
@@ -42,11 +42,9 @@ from heterofedsyn.protocol.aggregation import Member as InSet
 from heterofedsyn.protocol.codec import Asked, decode
 from heterofedsyn.protocol.messages import Query, encode
 from heterofedsyn.protocol.plan import Plan
-from heterofedsyn.site.answering import Desk, Store
+from heterofedsyn.site.answering import Desk
+from heterofedsyn.site.remembered import Hidden, Keys, Memory, read_hidden
 from heterofedsyn.site.signing import Identity
-
-Keys = Mapping[str, bytes]
-"""Every site's public key for a study."""
 
 
 @dataclass(frozen=True)
@@ -59,67 +57,6 @@ class _Ring:
     @cached_property
     def hash(self) -> bytes:
         return list_hash(self.keys.items())
-
-
-class Hidden(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is kept of a masked answer: the message, and what opens its self mask.
-
-    Attributes:
-        masked: the message as it left.
-        terms: on which each part was released, by this site alone.
-    """
-
-    masked: bytes
-    seed: bytes
-    terms: tuple[Terms, ...]
-
-
-_HIDDEN = msgspec.msgpack.Decoder(Hidden)  # made before any thread is; see protocol.codec
-
-
-def read_hidden(data: bytes) -> Hidden:
-    """What was kept of a masked answer."""
-    return _HIDDEN.decode(data)
-
-
-class Memory(Store, Protocol):
-    """What a site remembers of one study; what is kept is there for good on return."""
-
-    def key(self) -> bytes | None:
-        """The private half of the study's key, if it was made and not removed since."""
-        ...
-
-    def keep_key(self, private: bytes) -> bytes:
-        """Keep the study's only key; which one it is comes back.
-
-        Raises:
-            NotApproved: if there was one before that is gone.
-        """
-        ...
-
-    def keys(self) -> Keys | None:
-        """The only list of keys that was ever taken for the study, if one was."""
-        ...
-
-    def keep_keys(self, keys: Keys) -> None:
-        """Keep the only list."""
-        ...
-
-    def agreed(self, query: str) -> bytes | None:
-        """The hash of the only set ever signed for a query, if one was."""
-        ...
-
-    def keep_agreed(self, query: str, members: bytes, sites: tuple[str, ...]) -> None:
-        """Keep the only set, by its hash and with its sites."""
-        ...
-
-    def keep_opened(self, query: str, outside: tuple[str, ...]) -> None:
-        """Keep that a query was opened, and which sites are outside of its sum."""
-        ...
-
-    def lock(self, reason: str) -> None:
-        """Answer nothing any more until the steward has looked."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,6 +108,8 @@ class Member:
 
     def mask(self, asked: AskMasked) -> bytes:
         """The masked answer to a query; the same query again gets the same bytes, uncharged."""
+        if asked.query.study != self.plan.fingerprint:
+            raise ProtocolError(f"query {asked.query.label!r} belongs to another study")
         keys = self._checked_keys(asked.keys)
         known = self.memory.keys()
         if known is None:
@@ -299,7 +238,10 @@ class Member:
         kept, keys = self.memory.kept(query), self.memory.keys()
         if kept is None or keys is None:
             raise ProtocolError("no masked answer was given to this query")
-        return read_hidden(kept), self._ring(keys)
+        hidden = read_hidden(kept)
+        if decode(hidden.masked, Masked).study != self.plan.fingerprint:
+            raise ProtocolError("this query was answered in another study")
+        return hidden, self._ring(keys)
 
     def _check_set(self, members: Sequence[InSet], hidden: Hidden) -> None:
         """Refuse a set that is no set of a sum which this site is in, with its own answer."""
@@ -332,7 +274,8 @@ class Member:
         keys = self.memory.keys()
         if keys is None or self.memory.agreed(asked.query) == hash_of(asked.members):
             return
-        if self._signed(asked.query, asked.members, self._ring(keys)) in asked.votes:
+        data = self._unsigned(asked.query).signed(list_hash(keys.items()), hash_of(asked.members))
+        if any(is_signed(data, self.identity.public, vote.signature) for vote in asked.votes):
             self._lock(f"a set for query {asked.query} that it does not know")
 
     def _unsealed(
@@ -350,10 +293,12 @@ class Member:
                 yield Told(sender, opened)
 
     def _signed(self, query: str, members: tuple[InSet, ...], ring: _Ring) -> Vote:
-        study = self.plan.fingerprint
-        vote = Vote(study=study, query=query, site=self.site, signature=b"")
+        vote = self._unsigned(query)
         signature = self.identity.sign(vote.signed(ring.hash, hash_of(members)))
         return msgspec.structs.replace(vote, signature=signature)
+
+    def _unsigned(self, query: str) -> Vote:
+        return Vote(study=self.plan.fingerprint, query=query, site=self.site, signature=b"")
 
     def _bound(self, query: str, receiver: str, answer: bytes) -> bytes:
         return bound_to(self.plan.fingerprint, query, self.site, receiver, answer)

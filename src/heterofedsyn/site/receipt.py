@@ -24,8 +24,8 @@ from heterofedsyn.protocol.terms import hears_sums
 from heterofedsyn.site.consent import Consent
 from heterofedsyn.site.ledger.answers import Kept
 from heterofedsyn.site.ledger.entries import Account, Charged, hash_of
-from heterofedsyn.site.member import read_hidden
 from heterofedsyn.site.receipt_checks import add_up
+from heterofedsyn.site.remembered import read_hidden
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.site.signing import Identity
 

@@ -13,7 +13,7 @@ from heterofedsyn.masking.words import list_hash
 from heterofedsyn.site.answering import Price
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.ledger.locked import lock
-from heterofedsyn.site.member import Keys
+from heterofedsyn.site.remembered import Keys
 from heterofedsyn.site.settings import Limits
 
 MOST_QUERIES = 4096
