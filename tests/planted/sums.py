@@ -298,3 +298,49 @@ def _(true: Any, own: at.Member, asked: Any) -> Any:
 @instead_of(at.Desk.answer)
 def _(true: Any, desk: at.Desk, query: Any, store: Any, pack: Any = None) -> Any:
     return true(desk, query, changed(store, kept=lambda query: None), pack)
+
+
+# WHAT MASKS REST ON
+
+
+@sums("a self seed has 32 bits", r"a self seed is not the operating system's", "self seeds")
+def _() -> None:
+    def seed(own: at.Member, true: Any, many: int) -> bytes:
+        return hashlib.sha256(true(4)).digest()[:many]
+
+    through(at.Member._hide, secrets.token_bytes, seed)
+
+
+@sums("all coefficients of shares are one number", r"not drawn by themselves", "too few shares")
+def _() -> None:
+    drawn = secrets.randbelow(at.shamir.PRIME)
+    shadow(at.shamir, secrets, randbelow=lambda below: drawn)
+
+
+@sums("shares are sealed with what opens a mask", r"opens a sealed share too", "two purposes")
+@instead_of(at.sealing.Pair._derive)
+def _(true: Any, own: Any, purpose: str, one: str, other: str) -> Any:
+    first, second = sorted((one, other), key=str.encode)
+    return true(own, "pair mask", first, second)
+
+
+@sums("long answers are masked in part", r"a long stream repeats itself or ends", "long answers")
+@instead_of(at.streams.stream)
+def _(true: Any, seed: bytes, many: int) -> Any:
+    drawn = true(seed, many).copy()
+    drawn[2**17 :] = 0
+    return drawn
+
+
+@sums("a set names sites but not their answers", r"sets do not name answers", "sets name")
+@instead_of(at.words.set_hash)
+def _(true: Any, members: Any) -> Any:
+    return true((name, b"") for name, _ in members)
+
+
+@sums("a study's key follows from the site's own", r"made again as it was", "made anew")
+def _() -> None:
+    def key(own: at.Member, true: Any) -> bytes:
+        return hashlib.sha256(own.identity.sign(own.plan.fingerprint.encode())).digest()
+
+    through(at.Member.offer, at.sealing.make_key, key)

@@ -9,7 +9,7 @@ from itertools import product
 
 from heterofedsyn.audit.effort import Effort
 from heterofedsyn.audit.findings import Check, require
-from heterofedsyn.audit.sums import charges, folders, masks, rosters
+from heterofedsyn.audit.sums import charges, folders, masks, rosters, secrets_kept
 from heterofedsyn.audit.sums.knowledge import Judge
 from heterofedsyn.audit.sums.lies import Hub, answered, strategies
 from heterofedsyn.audit.sums.members import WORDS, Cast
@@ -23,6 +23,7 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
         yield "secure aggregation", lambda: words
         return
     yield from masks.checks(effort, seed)
+    yield from secrets_kept.checks()
     yield from rosters.checks(seed)
     yield from charges.checks(effort, seed)
     yield from folders.checks(seed)
