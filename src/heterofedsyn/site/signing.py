@@ -14,6 +14,8 @@ from heterofedsyn.masking.identity import ed25519, raw_key
 
 KEY, PUBLIC = "key.pem", "key.pub"
 MOST_KEY_BYTES = 2**12
+_PRIVATE = "PRIVATE KEY"
+"""What files of private keys say of themselves, of whatever kind."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,16 +71,43 @@ def read_public_key(text: str) -> str:
     """A public key given in base64, or as the path of a file that holds it.
 
     Raises:
-        UsageError: if it is neither.
+        UsageError: if it is neither. Nothing that could be a private key is repeated.
     """
-    path = Path(text)
+    held = _held(text)
+    if _PRIVATE in (text if held is None else held):
+        raise UsageError(
+            f"this is a private key, which must not leave its site; give {PUBLIC} instead"
+        )
+    if held is None:
+        # No key has a dot, so what has one is a path that may be repeated.
+        file = f"file {text!r}" if "." in text and text.isprintable() else "file of that name"
+        try:
+            raw_key(text)
+        except UsageError as error:
+            raise UsageError(f"there is no {file}, and {error}") from None
+        return text
     try:
-        if path.is_file():
-            text = read_whole(path, MOST_KEY_BYTES).decode("ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        raise UsageError(f"{path}: this is no public key") from None
-    raw_key(text)
-    return text
+        raw_key(held)
+    except UsageError:
+        raise UsageError(
+            f"{text} holds no public key: 32 bytes in base64, as in a site's {PUBLIC}"
+        ) from None
+    return held
+
+
+def _held(text: str) -> str | None:
+    """What the file of this name holds, if there is one; letters beyond ASCII are replaced."""
+    try:
+        path = Path(text)
+        if not path.is_file():
+            return None
+    except (OSError, ValueError):  # too long for a name, or with letters that none has
+        return None
+    try:
+        return read_whole(path, MOST_KEY_BYTES).decode("ascii", "replace").strip()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise UsageError(f"{path} holds no public key that can be read: {reason}") from None
 
 
 def _public(key: Any) -> str:
