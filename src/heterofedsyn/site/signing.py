@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from heterofedsyn._files import read_whole
+from heterofedsyn._words import NOT_PRIVATE, PRIVATE_KEY
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.masking.identity import ed25519, raw_key
 
 KEY, PUBLIC = "key.pem", "key.pub"
 MOST_KEY_BYTES = 2**12
-_PRIVATE = "PRIVATE KEY"
-"""What files of private keys say of themselves, of whatever kind."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +73,8 @@ def read_public_key(text: str) -> str:
         UsageError: if it is neither. Nothing that could be a private key is repeated.
     """
     held = _held(text)
-    if _PRIVATE in (text if held is None else held):
-        raise UsageError(
-            f"this is a private key, which must not leave its site; give {PUBLIC} instead"
-        )
+    if PRIVATE_KEY in (text if held is None else held):
+        raise UsageError(NOT_PRIVATE)
     if held is None:
         # No key has a dot, so what has one is a path that may be repeated.
         file = f"file {text!r}" if "." in text and text.isprintable() else "file of that name"
