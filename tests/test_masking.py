@@ -262,11 +262,46 @@ def test_one_text_alone_is_a_key(raw: bytes) -> None:
 
     text = base64.b64encode(raw).decode()
     assert from_base64(text) == raw
-    if len(raw) == 32:
+    if len(raw) == 32 and raw[1:-1] not in (bytes(30), b"\xff" * 30):  # see the next test
         assert raw_key(text) == raw
         other = text[:-2] + chr(ord(text[-2]) + 1) + "="
         with pytest.raises(UsageError, match="no public key"):
             raw_key(other)
-    else:
+    elif len(raw) != 32:
         with pytest.raises(UsageError, match="no public key"):
             raw_key(text)
+
+
+@pytest.mark.parametrize("sign", [0, 1])
+@pytest.mark.parametrize("start", ["00", "01", "ec", "ed", "ee", "26", "c7"])
+def test_no_signature_is_accepted_under_a_key_that_has_no_private_half(
+    start: str, sign: int
+) -> None:
+    import base64
+
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    eighth = "e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"
+    other = "176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"
+    rest = {"26": eighth, "c7": other, "00": "00" * 31, "01": "00" * 31}
+    raw = bytearray.fromhex(start + rest.get(start, "ff" * 30 + "7f"))
+    raw[-1] |= sign << 7
+    forged = bytes([1]) + bytes(63)  # by nobody: the neutral point, and the exponent 0
+
+    def library_accepts(data: bytes) -> bool:
+        try:
+            Ed25519PublicKey.from_public_bytes(bytes(raw)).verify(forged, data)
+        except InvalidSignature:
+            return False
+        return True
+
+    accepted = [data for data in (bytes([i]) for i in range(200)) if library_accepts(data)]
+    # The neutral point is everybody's signature; one with a sign is none by the letter.
+    assert accepted or (start, sign) in {("01", 1), ("ee", 1), ("ec", 1)}
+    key = base64.b64encode(raw).decode()
+    for data in (*accepted, b"data"):
+        with pytest.raises(UsageError, match="everyone can sign in its name"):
+            is_signed(data, key, forged)
+    with pytest.raises(UsageError, match="everyone can sign"):
+        key_fingerprint(key)

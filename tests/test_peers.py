@@ -20,7 +20,7 @@ from heterofedsyn.cli.app import run
 from heterofedsyn.errors import UsageError
 from heterofedsyn.masking.identity import key_fingerprint
 from heterofedsyn.site.peers import PEERS, Peers, check_other
-from heterofedsyn.site.signing import Identity
+from heterofedsyn.site.signing import Identity, read_public_key
 from hidden_support import key_of
 from site_support import make_site
 
@@ -153,7 +153,7 @@ def test_a_key_is_added_only_on_a_clear_word_and_its_fingerprint_is_shown(
     assert Peers.load(tmp_path / "site").keys == {"oak": KEYS[0], "elm": KEYS[1]}
 
 
-@pytest.mark.parametrize(("word", "code"), [(b"y\n", 0), (b"n\n", 130), (b"\n", 130)])
+@pytest.mark.parametrize(("word", "code"), [(b"y\n", 0), (b"n\n", 3), (b"\n", 3), (b"\x04", 130)])
 def test_a_key_is_confirmed_on_a_terminal(
     site: Command, tmp_path: Path, word: bytes, code: int
 ) -> None:
@@ -168,7 +168,52 @@ def test_a_key_is_confirmed_on_a_terminal(
         said, _ = child.communicate(timeout=120)
     assert child.returncode == code, said
     assert groups(KEYS[0]) in said
+    refusal = "error: not confirmed: this may not be oak's key; ask for it again over another"
+    assert (refusal in said) == (code == 3)
+    assert ("stopped before" in said) == (code == 130)
     assert Peers.load(tmp_path / "site").confirms("oak", KEYS[0]) == (code == 0)
+
+
+def test_nothing_of_a_file_that_holds_no_public_key_is_repeated(
+    site: Command, tmp_path: Path
+) -> None:
+    private = tmp_path / "site" / "key.pem"
+    secret = private.read_text()
+    (line,) = (line for line in secret.splitlines() if "PRIVATE" not in line)
+    (tmp_path / "other").write_text("Ada Lovelace, 36\n")
+    (tmp_path / "cut").write_text(line)
+    (tmp_path / "binary").write_bytes(b"\xff" * 32)
+    (tmp_path / "peers.pub").write_text(f"{KEYS[0]}\n{KEYS[1]}\n")
+    words = {
+        str(private): "this is a private key, which must not leave its site; give key.pub",
+        secret: "this is a private key",
+        secret * 40: "this is a private key",
+        line: "there is no file of that name, and this is no public key",
+        "other": "other holds no public key",
+        "cut": "cut holds no public key",
+        "binary": "binary holds no public key",
+        "peers.pub": "peers.pub holds no public key",
+        "site/none.pub": "there is no file 'site/none.pub', and this is no public key",
+        "x" * 5000: "there is no file of that name, and this is no public key",
+    }
+    for told, said in words.items():
+        code, out, found = site("peer", "add", "oak", told, "--yes")
+        assert (code, out) == (2, "")
+        with pytest.raises(UsageError) as caught:
+            read_public_key(told)
+        assert str(caught.value) in found
+        assert said in found
+        assert "Lovelace" not in found
+        assert not any(line[i : i + 6] in found for i in range(len(line) - 5))
+    assert not (tmp_path / "site" / PEERS).exists()
+
+
+def test_an_address_book_with_a_private_key_in_it_does_not_repeat_it(tmp_path: Path) -> None:
+    for text in ("-----BEGIN PRIVATE KEY----- secret", "secret"):
+        (tmp_path / PEERS).write_text(f"oak = '{text}'\n")
+        with pytest.raises(UsageError, match="no public key") as caught:
+            Peers.load(tmp_path)
+        assert "secret" not in str(caught.value)
 
 
 def test_what_cannot_be_a_peer_is_refused_and_the_book_stays(site: Command, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from heterofedsyn.site.consent import approve as consent_to
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.ledger.locked import lock
 from heterofedsyn.site.settings import SiteSettings
+from heterofedsyn.site.signing import Identity
 from hidden_support import NAMES, conduct, hidden_study, key_of, make_sites
 from site_support import NOW, SCHEMA, make_message, make_site, make_study, write_rows
 from support import categories, make_plan
@@ -173,7 +174,9 @@ def test_init_never_replaces_anything(steward: Steward) -> None:
         ({"delta": "1"}, 2, "delta must be above 0"),
         ({"study_epsilon": "9"}, 2, "at most epsilon"),
         ({"alone_epsilon": "2.9"}, 2, "alone_epsilon (2.9) must be at least epsilon (3)"),
-        ({"alone_epsilon": "0"}, 2, "epsilon must be above 0"),
+        ({"alone_epsilon": "0"}, 2, "alone_epsilon: epsilon must be above 0"),
+        ({"alone_epsilon": "-1"}, 2, "alone_epsilon: epsilon must be above 0"),
+        ({"alone_epsilon": "nan"}, 2, "alone_epsilon: epsilon must be above 0"),
         ({"anchor": "site/anchor"}, 2, "must lie outside"),
         ({"anchor": "nowhere/anchor"}, 2, "make it first"),
         ({"socket": "site/x"}, 2, "must lie outside"),
@@ -324,9 +327,30 @@ def test_consent_needs_a_person_or_a_clear_word(steward: Steward) -> None:
     assert f"approved {study.fingerprint} by Ada at 20" in said.out
     kept = json.loads((steward.settings.studies / study.fingerprint / "consent.json").read_text())
     assert (kept["who"], kept["rho"]) == ("Ada", study.plan.budget.rho)
-    steward("approve", "study.toml", "--yes")
-    kept = json.loads((steward.settings.studies / study.fingerprint / "consent.json").read_text())
-    assert kept["who"] != "Ada"
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_who_approves_again_is_told_who_did_and_nothing_changes(
+    hidden: Steward, summed: bool
+) -> None:
+    study = Study.load(hidden.place / "study.toml")
+    if not summed:
+        study = hidden.study()
+    hidden("approve", "study.toml", "--yes", "--who", "Ada")
+    path = hidden.settings.studies / study.fingerprint / "consent.json"
+    before, day = path.read_bytes(), json.loads(path.read_text())["when"][:10]
+    for more in (["--yes"], [], ["--who", "Bob", "--yes"], ["--fingerprint", study.fingerprint]):
+        said = hidden("approve", "study.toml", *more)
+        assert said.out == f"already approved {study.fingerprint} by Ada on {day}; nothing to do\n"
+        assert path.read_bytes() == before
+    hidden("withdraw", "study.toml")
+    if summed:
+        line = hidden.refused("approve", "study.toml", "--yes", code=3)
+        assert "approved here before" in line
+    else:
+        assert " by Bob at " in hidden("approve", "study.toml", "--yes", "--who", "Bob").out
+    lock(hidden.settings.folder, "a reason")
+    assert "locked itself" in hidden.refused("approve", "study.toml", "--yes", code=3)
 
 
 def test_wherever_people_compare_studies_they_see_all_of_the_fingerprint(steward: Steward) -> None:
@@ -364,7 +388,7 @@ def test_what_was_previewed_is_approved_and_nothing_else(steward: Steward) -> No
         assert f"approved {told}" in said.out
 
 
-@pytest.mark.parametrize(("word", "code"), [(b"y\n", 0), (b"n\n", 130), (b"\n", 130)])
+@pytest.mark.parametrize(("word", "code"), [(b"y\n", 0), (b"n\n", 3), (b"\n", 3), (b"\x04", 130)])
 def test_consent_is_confirmed_on_a_terminal(steward: Steward, word: bytes, code: int) -> None:
     make_site(steward.place)
     steward.study()
@@ -381,6 +405,7 @@ def test_consent_is_confirmed_on_a_terminal(steward: Steward, word: bytes, code:
         terminal.write(word)
         said, _ = child.communicate(timeout=120)
     assert child.returncode == code, said
+    assert ("error: not confirmed: the study is not approved" in said) == (code == 3)
     assert len(list(steward.settings.studies.iterdir())) == (code == 0)
 
 
@@ -391,13 +416,40 @@ def test_consent_says_when_the_table_has_too_little_left(ready: Steward) -> None
         study = ready.study("more.toml", seed=number + 2)
         ready("approve", "more.toml", "--yes")
         ready.answer(make_message(study, 1, 1.0))
-    assert "refused before its end" in ready("approve", "study.toml", "--yes").err
+    assert "remark" not in ready("preview", "study.toml").out, "it has had all that it may"
+    ready.study("late.toml", seed=20)
+    said = ready("preview", "late.toml").out
+    (remark,) = (line for line in said.splitlines() if "refused before its end" in line)
+    assert json.loads(ready("preview", "late.toml", "--json").out)["remarks"] == [remark]
+    assert remark in ready("approve", "late.toml", "--yes").err
+
+
+def test_preview_says_when_too_little_is_left_for_answers_seen_by_themselves(
+    hidden: Steward,
+) -> None:
+    path = hidden.place / "site" / "site.toml"
+    assert "remark" not in hidden("preview", "study.toml").out
+    path.write_text(path.read_text().replace("alone_epsilon = 9.0", "alone_epsilon = 3.0"))
+    local = hidden.study("local.toml")
+    assert "remark" not in hidden("preview", "local.toml").out
+    for seed in range(10, 17):
+        study = hidden.study("more.toml", seed=seed)
+        hidden("approve", "more.toml", "--yes")
+        hidden.answer(make_message(study, 1, 1.0))
+    # One more local study fits under both caps; a sum costs twice as much by itself.
+    assert local.plan.budget_alone == local.plan.budget
+    assert "remark" not in hidden("preview", "local.toml").out
+    said = hidden("preview", "study.toml").out
+    assert "for answers seen by themselves only" in said
+    assert "of the table's rho" not in said
 
 
 def test_withdrawn_consent_is_found_by_the_start_of_a_fingerprint(ready: Steward) -> None:
     study = Study.load(ready.place / "study.toml")
     assert "no one study starts so" in ready.refused("withdraw", "ffff" * 4)
-    assert "no one study starts so" in ready.refused("withdraw", study.fingerprint[:3])
+    for command in ("withdraw", "close"):
+        line = ready.refused(command, study.fingerprint[:7])
+        assert "no one study starts so (at least 8 digits are needed)" in line
     ready("withdraw", study.fingerprint[:8])
     assert "withdrawn before" in ready.refused("withdraw", "study.toml")
 
@@ -530,7 +582,11 @@ def test_preview_says_what_is_promised_against_whom_and_whose_keys_are_confirmed
     assert "together with up to 1 of the 4 sites" in said
     assert "sums over at least 3 sites" in said
     assert f"protected by epsilon 1 (rho {study.plan.budget.rho:.4g})" in said
-    assert f"then by epsilon {alone.epsilon(1e-9):.4g} (rho {alone.rho:.4g})" in said
+    assert (
+        f"then every record is protected by epsilon {alone.epsilon(1e-9):.4g} (rho {alone.rho:.4g})"
+        in said
+    )
+    assert "can compare sums over different sets of sites and so see a site's noisy size" in said
     assert "1.41 times that of all rows in one place; under local trust it would be 2" in said
     assert "refused" not in said
     found = json.loads(hidden("preview", "study.toml", "--json").out)
@@ -546,6 +602,72 @@ def test_preview_says_what_is_promised_against_whom_and_whose_keys_are_confirmed
         assert entry["fingerprint"] == key_fingerprint(entry["key"])
         assert entry["confirmed"] is (None if entry["own"] else True)
     assert [entry["site"] for entry in found["roster"]] == sorted(NAMES)
+    hidden_study(sites).save(hidden.place / "all.toml")
+    assert "compare sums" not in hidden("preview", "all.toml").out
+
+
+def test_preview_of_local_trust_says_what_is_promised_against_whom(hidden: Steward) -> None:
+    hidden.study("local.toml")
+    said = " ".join(hidden("preview", "local.toml").out.split())
+    assert "local trust: every record is protected by epsilon 1" in said
+    assert "against the hub, all other sites together and every reader" in said
+    assert "the hub sees each answer of this site by itself" in said
+    cap = hidden.settings.alone_cap
+    assert cap is not None
+    assert "If each answer is seen by itself" in said
+    assert f"{cap.rho:.4g}" in said
+    assert "Roster" not in said
+    path = hidden.place / "site" / "site.toml"
+    path.write_text(path.read_text().replace("alone_epsilon = 9.0\n", ""))
+    assert "seen by itself │" not in hidden("preview", "local.toml").out
+
+
+def test_preview_tells_the_noise_added_here_from_the_noise_that_protects(hidden: Steward) -> None:
+    study = run_study(hidden)
+    said = " ".join(hidden("preview", "study.toml").out.replace("┃", " ").split())
+    assert "sigma added here sigma that protects" in said
+    found = json.loads(hidden("preview", "study.toml", "--json").out)
+    (part,) = found["rounds"][0]["parts"][:1]
+    assert part["own_sigma"] * 2**0.5 == pytest.approx(part["sigma"], rel=1e-12)
+    assert f"{part['own_sigma']:,.1f}" in said
+    assert f"{part['sigma']:,.1f}" in said
+    made = hidden("receipt", study.fingerprint[:8], "--out", "receipt.json").out
+    receipt = json.loads((hidden.place / "receipt.json").read_text())["receipt"]
+    own = receipt["releases"][0]["parts"][0]["sigma"]
+    assert own == pytest.approx(part["own_sigma"], rel=1e-12)
+    for words in (made, hidden("verify", "receipt.json").out):
+        assert "that of the noise which this site added itself" in words
+        assert "the noise of at least 2 sites, 1.41 times as much" in words
+
+
+def test_a_key_that_was_replaced_is_told_from_one_that_was_never_confirmed(
+    hidden: Steward,
+) -> None:
+    sites = all_sites(hidden)
+    study = Study.load(hidden.place / "study.toml")
+    assert study.plan.aggregation is not msgspec.UNSET
+    for name, words, refusal in (
+        ("oak", "ANOTHER KEY than confirmed", "has ANOTHER key for oak than the one confirmed"),
+        ("elmwood", "ANOTHER KEY than this site's", "has another key for 'elmwood' than"),
+    ):
+        keys = {**study.plan.roster, name: Identity.fresh().public}
+        changed = msgspec.structs.replace(study.plan.aggregation, keys=keys)
+        plan = msgspec.structs.replace(study.plan, aggregation=changed)
+        msgspec.structs.replace(study, plan=plan).save(hidden.place / "other.toml")
+        said = hidden("preview", "other.toml").out
+        (line,) = (line for line in said.splitlines() if f"│ {name} " in line)
+        assert words in line
+        assert aloud(key_fingerprint(keys[name])) in line
+        assert ("│ this site" in " ".join(said.split())) == (name != "elmwood")
+        for told in (said, hidden.refused("approve", "other.toml", "--yes", code=3)):
+            assert refusal in told
+            assert "replaced it; do not go on before asking" in told
+            assert "by telephone" in told
+        found = json.loads(hidden("preview", "other.toml", "--json").out)
+        standing = {entry["site"]: entry["standing"] for entry in found["roster"]}
+        assert standing[name] == words
+        assert not any(entry["own"] and entry["site"] == name for entry in found["roster"])
+    assert key_of(sites["elmwood"]) == study.plan.roster["elmwood"]
 
 
 def test_unconfirmed_keys_are_shown_and_refused(hidden: Steward) -> None:
@@ -567,7 +689,6 @@ def test_unconfirmed_keys_are_shown_and_refused(hidden: Steward) -> None:
     hidden("peer", "add", "oak", key_of(all_sites(hidden)["oak"]), "--yes")
     said = hidden("approve", "study.toml", "--yes").err
     assert "together with up to 1 of the 4 sites" in said
-    assert "approved here before" in hidden.refused("approve", "study.toml", "--yes", code=3)
     assert "refused" not in hidden("preview", "study.toml").out
 
 
@@ -602,7 +723,8 @@ def test_ledger_receipt_and_verify_show_both_prices(hidden: Steward) -> None:
     said = hidden("verify", "receipt.json", "--key", hidden.place / "site" / "key.pub").out
     many = len(account.charges)
     assert f"{many} answer" in said
-    assert f"{many} in a set that was signed, of at least 3 of 4 sites, {many} opened" in said
+    assert f"{many} in a set that was signed here, of at least 3 of 4 sites" in said
+    assert f"{many} signed and opened here; others may have opened the rest" in said
     assert f"if each answer is seen by itself: rho {account.spent_alone.rho:.4g}" in said
     assert "not in every sum: pine" in said
     found = json.loads(hidden("verify", "receipt.json", "--json").out)
@@ -616,7 +738,8 @@ def test_a_closed_study_answers_nothing_and_has_no_private_key(hidden: Steward) 
     study = run_study(hidden)
     kept = hidden.settings.folder / "aggregation" / study.fingerprint
     assert (kept / "key").exists()
-    assert f"study {study.fingerprint} is closed" in hidden("close", "study.toml").out
+    said = hidden("close", "study.toml").out
+    assert f"study {study.fingerprint} is closed; its key is removed here, and it cannot" in said
     assert [path.name for path in kept.iterdir()] == ["forgotten"]
     assert "closed before" in hidden.refused("close", "study.toml")
     assert "closed here" in hidden.refused("approve", "study.toml", "--yes", code=3)
@@ -624,6 +747,36 @@ def test_a_closed_study_answers_nothing_and_has_no_private_key(hidden: Steward) 
     hidden("receipt", "study.toml", "--out", "receipt.json")
     with pytest.raises(HeterofedsynError):
         conduct(study, all_sites(hidden))
+
+
+def test_withdrawal_from_a_sum_says_that_it_is_final_and_from_a_local_study_does_not(
+    hidden: Steward,
+) -> None:
+    study = run_study(hidden)
+    said = hidden("withdraw", study.fingerprint[:8]).out
+    assert said == (
+        f"consent to {study.fingerprint} is withdrawn; its key is removed here, and it cannot be "
+        "approved again\n"
+    )
+    assert not (hidden.settings.folder / "aggregation" / study.fingerprint / "key").exists()
+    local = hidden.study("local.toml")
+    hidden("approve", "local.toml", "--yes")
+    said = hidden("withdraw", "local.toml").out
+    assert said == f"consent to {local.fingerprint} is withdrawn\n"
+    said = hidden("close", "local.toml").out
+    assert said == f"study {local.fingerprint} is closed, and it cannot be approved again\n"
+
+
+def test_a_ledger_that_is_piped_has_every_study_on_one_line(hidden: Steward) -> None:
+    study = run_study(hidden)
+    local = hidden.study("local.toml")
+    hidden("approve", "local.toml", "--yes")
+    query = msgspec.msgpack.decode(make_message(local, 1, 0.5), type=Query)
+    hidden.answer(msgspec.msgpack.encode(msgspec.structs.replace(query, label="x" * 90)))
+    said = hidden("ledger").out
+    assert "rho alone" in said
+    for each in (study, local):
+        assert each.fingerprint[:32] in said
 
 
 def test_a_locked_site_serves_again_after_a_repair_with_a_new_key(hidden: Steward) -> None:

@@ -153,7 +153,7 @@ def test_colluding_sites_and_quorum_of_sums_are_what_was_asked_for(
         (["--site", "oak"], "--site oak needs the site's public key"),
         (["--site", "oak="], "--site oak needs the site's public key"),
         (["--site", "oak=nowhere.pub"], "is no public key"),
-        (["--site", "oak=schema.toml"], "is no public key"),
+        (["--site", "oak=schema.toml"], "schema.toml holds no public key"),
         (["--site", "oak=elmwood.pub"], "two sites have the same public key"),
         (["--site", "elmwood=elmwood.pub"], "each with a name of its own"),
         (["--site", "Elmwood=lakeside.pub"], "differ in more than capital letters"),

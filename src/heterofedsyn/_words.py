@@ -8,6 +8,12 @@ from collections.abc import Callable
 PRIVATE_ROWS = "computed from private rows: do not publish"
 """Stands on everything that compares with rows and has no guarantee."""
 
+PRIVATE_KEY = "PRIVATE KEY"
+"""What files of private keys say of themselves, of whatever kind."""
+
+NOT_PRIVATE = "this is a private key, which must not leave its site; give key.pub instead"
+"""All that is ever said of one that is given by mistake."""
+
 NO_TEXT = "\ufdd0"
 """Stands for what is no value of a table; Unicode promises that no text holds this letter."""
 

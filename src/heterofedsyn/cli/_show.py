@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from heterofedsyn.simulate.run import RoundReport
 
 
+PAGE, WIDE_PAGE = 100, 140
+"""Letters of a line where there is no terminal to ask."""
+
 MOST_FIGURE = 16
 """Letters of a figure, which stays on one line."""
 
@@ -90,8 +93,14 @@ def size(many: int) -> str:
     return f"{many / 1e3:.1f} kB" if many < 1e6 else f"{many / 1e6:.1f} MB"
 
 
-def show_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on stdout; the first column is text, the others are figures."""
+def show_table(
+    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, whole: str = ""
+) -> None:
+    """A table on stdout; the first column is text, the others are figures.
+
+    Args:
+        whole: a column that people search for, on one line however long; makes pages wider.
+    """
     from rich.console import Console
     from rich.table import Table
 
@@ -100,11 +109,12 @@ def show_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -
         justify: Literal["left", "right"] = "left" if place == 0 else "right"
         # Long words take more lines: they must not push figures beside them off the page.
         figures = place > 0 and all(len(row[place]) <= MOST_FIGURE for row in rows)
-        table.add_column(plain(name), justify=justify, overflow="fold", no_wrap=figures)
+        on_one_line = figures or name == whole
+        table.add_column(plain(name), justify=justify, overflow="fold", no_wrap=on_one_line)
     for row in rows:
         table.add_row(*map(plain, row))
     # Names of columns are shown as they are: [this] is no colour.
-    width = None if sys.stdout.isatty() else 100
+    width = None if sys.stdout.isatty() else WIDE_PAGE if whole else PAGE
     Console(width=width, markup=False, emoji=False, highlight=False).print(table)
 
 

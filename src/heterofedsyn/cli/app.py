@@ -16,6 +16,7 @@ import typer
 
 from heterofedsyn import __version__
 from heterofedsyn._files import reason
+from heterofedsyn._words import NOT_PRIVATE, PRIVATE_KEY
 from heterofedsyn.cli import (
     audit,
     bench,
@@ -164,6 +165,8 @@ def _misused(error: Any, arguments: list[str]) -> int:
         if option in arguments[:-1]:  # the last one counts
             given = arguments[len(arguments) - arguments[::-1].index(option)]
             text = text.replace(f"{option!r}:", f"{option!r} ({given!r}):", 1)
+    if PRIVATE_KEY in text:  # which begins as options do, and would be repeated as one
+        text = NOT_PRIVATE
     path = context.command_path if context else "heterofedsyn"
     end = " See" if text.endswith("?") else "; see"
     return _fail(f"{text}{end} `{path} --help`", 2)

@@ -14,6 +14,13 @@ SIGNATURE_BYTES = 64
 _FIELD = 2**255 - 19
 """X25519 keys are written as numbers below it; others would be second names of the same keys."""
 
+_EIGHTH = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+"""Where points of order 8 lie on Edwards' curve; the others of small order need no such number."""
+
+_SMALL_ORDER = {0, 1, _FIELD - 1, _FIELD, _FIELD + 1, _EIGHTH, _FIELD - _EIGHTH}
+"""Public keys, but for their sign, under which anybody can make signatures that libraries accept:
+they have no private half. 0 and 1 have two spellings."""
+
 
 def is_exchange_key(key: bytes) -> bool:
     """Whether these bytes are the one spelling of an X25519 key, though perhaps of low order."""
@@ -41,14 +48,16 @@ def raw_key(key: str) -> bytes:
     """The 32 bytes of a public key.
 
     Raises:
-        UsageError: if it is none.
+        UsageError: if it is none; what it is instead, perhaps a private one, is not repeated.
     """
     try:
         raw = from_base64(key)
     except ValueError:
         raw = b""
     if len(raw) != KEY_BYTES:
-        raise UsageError(f"{key[:60]!r} is no public key: 32 bytes in base64, or a file of them")
+        raise UsageError("this is no public key: it must be 32 bytes in base64")
+    if int.from_bytes(raw, "little") % 2**255 in _SMALL_ORDER:
+        raise UsageError("this is no public key of anybody: everyone can sign in its name")
     return raw
 
 

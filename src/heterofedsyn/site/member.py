@@ -136,8 +136,9 @@ class Member:
         self._check_remembered(asked)
         hidden, ring = self._answered(asked.query)
         self._check_set(asked.members, hidden)
-        if self.memory.agreed(asked.query) != hash_of(asked.members):
-            raise ProtocolError("this is not the set that was signed here for this query")
+        if (signed := self.memory.agreed(asked.query)) != hash_of(asked.members):
+            words = "no set was" if signed is None else "this is not the set that was"
+            raise ProtocolError(f"{words} signed here for this query")
         self._check_votes(asked, ring)
         within = {member.site: member.answer for member in asked.members}
         outside = tuple(sorted({*self.plan.sites} - {*within}))

@@ -42,7 +42,8 @@ class HiddenAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         hash: by which sets of sites name the answer.
         set: hash of the only set of sites that this site signed for the query; empty if none.
         sites: the names in it.
-        opened: whether this site told its self seed, and its shares of the other members'.
+        opened: whether this site told its self seed, and its shares of the other members'; where
+            all sites are in the set, the others can open the sum without it.
         outside: sites that are not in the set; the seeds of the masks shared with them were told.
     """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from heterofedsyn.errors import NotApproved
 from heterofedsyn.protocol.plan import Plan
 from heterofedsyn.protocol.study import Study
@@ -10,6 +12,21 @@ from heterofedsyn.site.ledger.entries import Account
 from heterofedsyn.site.peers import Peers
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
 from heterofedsyn.site.signing import Identity
+
+
+class Standing(Enum):
+    """What a site knows of a key that a study gives for a name."""
+
+    OWN = "this site"
+    NOT_OURS = "ANOTHER KEY than this site's"
+    CONFIRMED = "yes"
+    REPLACED = "ANOTHER KEY than confirmed"
+    UNKNOWN = "NO"
+
+    @property
+    def good(self) -> bool:
+        """Whether answers may be hidden with whoever has this key."""
+        return self in (Standing.OWN, Standing.CONFIRMED)
 
 
 def check_trust(settings: SiteSettings, study: Study) -> None:
@@ -33,16 +50,7 @@ def check_trust(settings: SiteSettings, study: Study) -> None:
             "the study names no keys of sites, so nobody could check whom answers are hidden with; "
             "ask the coordinator for a study with every site's key"
         )
-    if plan.roster.get(settings.name) != Identity.load(settings.key).public:
-        raise NotApproved(
-            f"the study has another key for {settings.name!r} than {settings.key}; send key.pub to "
-            "the coordinator"
-        )
-    if unknown := [name for name, confirmed in roster_of(settings, plan) if not confirmed]:
-        raise NotApproved(
-            f"the study's keys of {', '.join(unknown)} were not confirmed here; ask these sites by "
-            "telephone, then `heterofedsyn site peer add`"
-        )
+    _check_roster(settings, plan)
     alone = plan.budget_alone
     if alone > cap:
         raise NotApproved(
@@ -52,14 +60,44 @@ def check_trust(settings: SiteSettings, study: Study) -> None:
         )
 
 
-def roster_of(settings: SiteSettings, plan: Plan) -> list[tuple[str, bool]]:
-    """Every other site of a study, and whether the study's key is the one confirmed here."""
-    peers = Peers.load(settings.folder)
-    return [
-        (name, peers.confirms(name, key))
-        for name, key in sorted(plan.roster.items())
-        if name != settings.name
-    ]
+def roster_of(settings: SiteSettings, plan: Plan) -> dict[str, Standing]:
+    """Every site of a study in order, and what is known here of the key that the study has."""
+    peers, own = Peers.load(settings.folder), Identity.load(settings.key).public
+
+    def standing(name: str, key: str) -> Standing:
+        if name == settings.name:
+            return Standing.OWN if key == own else Standing.NOT_OURS
+        if peers.confirms(name, key):
+            return Standing.CONFIRMED
+        return Standing.REPLACED if name in peers.keys else Standing.UNKNOWN
+
+    return {name: standing(name, key) for name, key in sorted(plan.roster.items())}
+
+
+def _check_roster(settings: SiteSettings, plan: Plan) -> None:
+    """Refuse a study with keys that nobody here vouches for, the most alarming ones first."""
+    found = roster_of(settings, plan)
+
+    def such(standing: Standing) -> str:
+        return ", ".join(name for name, each in found.items() if each is standing)
+
+    if found.get(settings.name) is not Standing.OWN:
+        raise NotApproved(
+            f"the study has another key for {settings.name!r} than {settings.key}: it is an old "
+            "one, or somebody replaced it; do not go on before asking the coordinator by "
+            "telephone, and send key.pub again"
+        )
+    if replaced := such(Standing.REPLACED):
+        raise NotApproved(
+            f"the study has ANOTHER key for {replaced} than the one confirmed here: somebody may "
+            "have replaced it; do not go on before asking there by telephone. If the key is a new "
+            "one, `heterofedsyn site peer remove` the old one and `site peer add` it"
+        )
+    if unknown := such(Standing.UNKNOWN):
+        raise NotApproved(
+            f"the study's keys of {unknown} were not confirmed here; ask these sites by "
+            "telephone, then `heterofedsyn site peer add`"
+        )
 
 
 def check_own_key(settings: SiteSettings, account: Account) -> None:

@@ -234,7 +234,10 @@ class SiteSettings:
         """The most that all answers may cost if somebody sees each by itself; None if unsaid."""
         if self.alone_epsilon is None:
             return None
-        return Budget.of(epsilon=self.alone_epsilon, delta=self.delta)
+        try:
+            return Budget.of(epsilon=self.alone_epsilon, delta=self.delta)
+        except UsageError as error:
+            raise UsageError(f"alone_epsilon: {error}") from None
 
     @cached_property
     def limits(self) -> Limits:

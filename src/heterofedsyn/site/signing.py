@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from heterofedsyn._files import read_whole
+from heterofedsyn._words import NOT_PRIVATE, PRIVATE_KEY
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.masking.identity import ed25519, raw_key
 
@@ -69,16 +70,41 @@ def read_public_key(text: str) -> str:
     """A public key given in base64, or as the path of a file that holds it.
 
     Raises:
-        UsageError: if it is neither.
+        UsageError: if it is neither. Nothing that could be a private key is repeated.
     """
-    path = Path(text)
+    held = _held(text)
+    if PRIVATE_KEY in (text if held is None else held):
+        raise UsageError(NOT_PRIVATE)
+    if held is None:
+        # No key has a dot, so what has one is a path that may be repeated.
+        file = f"file {text!r}" if "." in text and text.isprintable() else "file of that name"
+        try:
+            raw_key(text)
+        except UsageError as error:
+            raise UsageError(f"there is no {file}, and {error}") from None
+        return text
     try:
-        if path.is_file():
-            text = read_whole(path, MOST_KEY_BYTES).decode("ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        raise UsageError(f"{path}: this is no public key") from None
-    raw_key(text)
-    return text
+        raw_key(held)
+    except UsageError:
+        raise UsageError(
+            f"{text} holds no public key: 32 bytes in base64, as in a site's {PUBLIC}"
+        ) from None
+    return held
+
+
+def _held(text: str) -> str | None:
+    """What the file of this name holds, if there is one; letters beyond ASCII are replaced."""
+    try:
+        path = Path(text)
+        if not path.is_file():
+            return None
+    except (OSError, ValueError):  # too long for a name, or with letters that none has
+        return None
+    try:
+        return read_whole(path, MOST_KEY_BYTES).decode("ascii", "replace").strip()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise UsageError(f"{path} holds no public key that can be read: {reason}") from None
 
 
 def _public(key: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a study under secure aggregation promises against whom, in words and as figures."""
+"""What a study promises against whom, and whether the caps allow it, in words and as figures."""
 
 from __future__ import annotations
 
@@ -15,34 +15,75 @@ if TYPE_CHECKING:
 
 
 def promise(plan: Plan) -> list[str]:
-    """What is promised against whom; nothing where every site protects its records by itself."""
+    """What is promised against whom."""
     from heterofedsyn.privacy.trust import SecureAggregation
 
-    trust = plan.trust_model
+    trust, unit = plan.trust_model, protected(plan.unit)
     if not isinstance(trust, SecureAggregation):
-        return []
+        return [
+            f"local trust: every {unit} is protected by epsilon {plan.epsilon:g} (rho "
+            f"{plan.budget.rho:.4g}), by the noise of this site alone, against the hub, all other "
+            "sites together and every reader; no promise of anybody is needed",
+            "the hub sees each answer of this site by itself, and so its noisy size and figures",
+        ]
     alone = plan.budget_alone
     sites, colluding = trust.sites, trust.colluding
-    return [
+    lines = [
         f"secure aggregation: whatever the hub does, together with up to {colluding} of the "
         f"{sites} sites, all it learns are sums over at least {trust.quorum} sites; in them every "
-        f"{protected(plan.unit)} is protected by epsilon {plan.epsilon:g} (rho "
-        f"{plan.budget.rho:.4g}), by the noise of at least {trust.honest} sites together",
+        f"{unit} is protected by epsilon {plan.epsilon:g} (rho {plan.budget.rho:.4g}), by the "
+        f"noise of at least {trust.honest} sites together",
         f"if more than {colluding} of the sites collude, or keys leak, answers of this site may be "
-        f"seen by themselves: then by epsilon {alone.epsilon(plan.delta, plan.conversion):.4g} "
-        f"(rho {alone.rho:.4g}) and no better",
+        f"seen by themselves: then every {unit} is protected by epsilon "
+        f"{alone.epsilon(plan.delta, plan.conversion):.4g} (rho {alone.rho:.4g}) and no better",
         f"noise of a sum over all sites: {math.sqrt(trust.variance_factor):.3g} times that of all "
         f"rows in one place; under local trust it would be {math.sqrt(sites):.3g} times",
+    ]
+    if trust.quorum < sites:
+        lines.append(
+            f"since a sum may be over {trust.quorum} of the {sites} sites, the hub, and readers of "
+            "a release in which a site missed a round, can compare sums over different sets of "
+            "sites and so see a site's noisy size and figures; records stay protected as said"
+        )
+    return lines
+
+
+def remarks(plan: Plan, settings: SiteSettings, account: Account) -> list[str]:
+    """Which cap has too little left for all that the study may still ask."""
+    study, cap, alone_cap = plan.fingerprint, settings.cap.rho, settings.alone_cap
+    spent, alone = account.spent.rho, account.spent_alone.rho
+    found = []
+    if spent - account.spent_on(study).rho + plan.budget.rho > cap:
+        found.append((f"the table's rho {cap:.4g}", cap - spent))
+    if alone_cap is not None:
+        others = alone - account.spent_alone_on(study).rho
+        if others + plan.budget_alone.rho > alone_cap.rho:
+            words = f"the rho {alone_cap.rho:.4g} for answers seen by themselves"
+            found.append((words, alone_cap.rho - alone))
+    return [
+        f"remark: of {words} only {max(0.0, rest):.4g} is left, so the study will be refused "
+        "before its end"
+        for words, rest in found
     ]
 
 
 def show_promise(plan: Plan, settings: SiteSettings, account: Account) -> None:
     """The promise, both prices against their caps, and whose keys are confirmed."""
-    lines = promise(plan)
-    if not lines:
-        return
     figures = promise_json(plan, settings, account)
-    delta = settings.delta
+    delta, roster = settings.delta, figures.get("roster", [])
+    if roster or settings.alone_cap is not None:
+        _show_alone(plan, figures, delta)
+    if roster:
+        show_table(
+            "Roster",
+            ["site", "fingerprint of its key", "confirmed"],
+            [[each["site"], aloud(each["fingerprint"]), each["standing"]] for each in roster],
+        )
+    for line in promise(plan):
+        say(line)
+
+
+def _show_alone(plan: Plan, figures: dict[str, Any], delta: float) -> None:
     show_table(
         "If each answer is seen by itself",
         ["", "rho", f"epsilon at delta {delta:g}"],
@@ -55,23 +96,13 @@ def show_promise(plan: Plan, settings: SiteSettings, account: Account) -> None:
             )
         ],
     )
-    show_table(
-        "Roster",
-        ["site", "fingerprint of its key", "confirmed"],
-        [
-            [entry["site"], aloud(entry["fingerprint"]), _confirmed(entry)]
-            for entry in figures["roster"]
-        ],
-    )
-    for line in lines:
-        say(line)
 
 
 def promise_json(plan: Plan, settings: SiteSettings, account: Account) -> dict[str, Any]:
     """The same for programs."""
     from heterofedsyn.masking.identity import key_fingerprint
     from heterofedsyn.privacy.trust import SecureAggregation
-    from heterofedsyn.site.roster import roster_of
+    from heterofedsyn.site.roster import Standing, roster_of
 
     trust, cap = plan.trust_model, settings.alone_cap
     found: dict[str, Any] = {
@@ -81,7 +112,7 @@ def promise_json(plan: Plan, settings: SiteSettings, account: Account) -> dict[s
     }
     if not isinstance(trust, SecureAggregation):
         return found
-    confirmed = dict(roster_of(settings, plan))
+    standing = roster_of(settings, plan)
     return {
         **found,
         "colluding": trust.colluding,
@@ -93,8 +124,9 @@ def promise_json(plan: Plan, settings: SiteSettings, account: Account) -> dict[s
                 "site": name,
                 "key": key,
                 "fingerprint": key_fingerprint(key),
-                "confirmed": confirmed.get(name),
-                "own": name == settings.name,
+                "confirmed": None if name == settings.name else standing[name].good,
+                "own": standing[name] is Standing.OWN,
+                "standing": standing[name].value,
             }
             for name, key in sorted(plan.roster.items())
         ],
@@ -105,7 +137,3 @@ def _epsilon(rho: float, delta: float) -> str:
     from heterofedsyn.privacy.budget import Budget
 
     return f"{Budget(rho).epsilon(delta):.4g}"
-
-
-def _confirmed(entry: dict[str, Any]) -> str:
-    return "this site" if entry["own"] else "yes" if entry["confirmed"] else "NO"

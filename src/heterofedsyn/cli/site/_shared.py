@@ -29,6 +29,9 @@ Who = Annotated[
     str | None, typer.Option(metavar="NAME", help="Who decides; the user's name unless given.")
 ]
 HERE = Path("site")
+FINAL_DIGITS = 8
+"""Of a fingerprint, where what is done cannot be undone."""
+
 MOST_LINES = 40
 """Of a table on the terminal."""
 
@@ -47,8 +50,8 @@ def own_settings(folder: Path) -> SiteSettings:
     return settings
 
 
-def find_study(settings: SiteSettings, text: str) -> str:
-    """The fingerprint of a study given by its file or by the start of its fingerprint."""
+def find_study(settings: SiteSettings, text: str, least: int = 4) -> str:
+    """The fingerprint of a study given by its file or by at least so many digits of it."""
     from heterofedsyn.protocol.study import Study
 
     path = Path(text)
@@ -56,9 +59,12 @@ def find_study(settings: SiteSettings, text: str) -> str:
         return Study.load(path).fingerprint
     known = sorted(path.name for path in settings.studies.iterdir() if path.name[0] != ".")
     fitting = [name for name in known if name.startswith(text)]
-    if len(text) < 4 or len(fitting) != 1:
+    if len(text) < least or len(fitting) != 1:
         shown = ", ".join(map(short, known)) or "none"
-        raise UsageError(f"there is no file {text!r}, and no one study starts so; known: {shown}")
+        raise UsageError(
+            f"there is no file {text!r}, and no one study starts so (at least {least} digits are "
+            f"needed); known: {shown}"
+        )
     return fitting[0]
 
 

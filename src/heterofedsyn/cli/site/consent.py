@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +13,9 @@ import typer
 from heterofedsyn._words import aloud
 from heterofedsyn.cli._options import Json, StudyFile
 from heterofedsyn.cli._show import note, protected, say, say_json, show_table, size
-from heterofedsyn.cli.site._promise import promise, promise_json, show_promise
+from heterofedsyn.cli.site._promise import promise, promise_json, remarks, show_promise
 from heterofedsyn.cli.site._shared import (
+    FINAL_DIGITS,
     HERE,
     MOST_LINES,
     Folder,
@@ -21,17 +23,18 @@ from heterofedsyn.cli.site._shared import (
     Who,
     check_rows,
     find_study,
-    left,
     own_settings,
     show_misfits,
     user_name,
 )
-from heterofedsyn.errors import NotApproved, PrivacyRefusal, UsageError
+from heterofedsyn.errors import HeterofedsynError, NotApproved, PrivacyRefusal, UsageError
 
 if TYPE_CHECKING:
     from heterofedsyn.hub.planning.preview import ForeseenRound, Preview
+    from heterofedsyn.protocol.plan import Plan
     from heterofedsyn.protocol.study import Study
     from heterofedsyn.schema import Fit
+    from heterofedsyn.site.consent import Consent
     from heterofedsyn.site.ledger.entries import Account
     from heterofedsyn.site.settings import SiteSettings
 
@@ -66,12 +69,14 @@ def preview(
     most = plan.rows_per_unit if plan.unit == settings.unit else 1
     checked = check_rows(settings, asked.encoding, settings.unit, most)
     if as_json:
-        found = preview_json(shown, settings, account, checked, refusal)
-        say_json({**found, **promise_json(asked.plan, settings, account)})
+        found = preview_json(shown, asked, settings, account, checked, refusal)
+        say_json({**found, **promise_json(plan, settings, account)})
         return
     show_preview(shown, asked, settings, account)
-    show_promise(asked.plan, settings, account)
+    show_promise(plan, settings, account)
     show_misfits(checked)
+    for line in remarks(plan, settings, account):
+        say(line)
     if refusal is not None:
         say(f"it would be refused: {refusal}")
 
@@ -111,20 +116,8 @@ def approve(
         f"(rho {plan.budget.rho:.4g}) for every {protected(plan.unit)}"
     )
     note(f"to compare: {aloud(asked.fingerprint)}")
-    if account.spent.rho + plan.budget.rho > settings.cap.rho:
-        note(
-            f"remark: of the table's rho {settings.cap.rho:.4g} only "
-            f"{left(settings, account):.4g} is left, so the study will be refused before "
-            "its end"
-        )
-    for line in promise(plan):
+    for line in (*promise(plan), *remarks(plan, settings, account)):
         note(line)
-    alone, cap = account.spent_alone.rho, settings.alone_cap
-    if cap is not None and alone + plan.budget_alone.rho > cap.rho:
-        note(
-            f"remark: of the rho {cap.rho:.4g} for answers seen by themselves only "
-            f"{max(0.0, cap.rho - alone):.4g} is left, so the study will be refused before its end"
-        )
     if account.repairs:
         known = account.spent_on(asked.fingerprint)
         note(
@@ -135,22 +128,30 @@ def approve(
         "consent is to this budget: `site preview` shows what the method will ask, but the agent "
         "answers any statistic that the hub asks for within it"
     )
+    if (given := _given(settings, asked, account)) is not None:
+        day = given.when.partition("T")[0]
+        say(f"already approved {given.study} by {given.who} on {day}; nothing to do")
+        return
     if not yes and fingerprint is None:
-        if not sys.stdin.isatty():
-            raise UsageError("consent needs a terminal to confirm it, --fingerprint, or --yes")
-        typer.confirm("Consent?", abort=True, err=True)
+        _ask()
     consent = consent_to(settings, asked, who=who or user_name(), now=datetime.now(UTC))
     say(f"approved {consent.study} by {consent.who} at {consent.when}")
 
 
 def withdraw(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
-    """Take consent back; what was spent stays spent."""
+    """Take consent back; what was spent stays spent.
+
+    Under secure aggregation that is final: the study's private key is removed, and the study cannot
+    be approved again.
+    """
     from heterofedsyn.site.consent import withdraw as take_back
 
     settings = own_settings(folder)
-    fingerprint = find_study(settings, study)
+    fingerprint = find_study(settings, study, FINAL_DIGITS)
     take_back(settings, fingerprint, who=who or user_name(), now=datetime.now(UTC))
-    say(f"consent to {fingerprint} is withdrawn")
+    final = _key_removed(settings, fingerprint)
+    end = f"; {final}, and it cannot be approved again" if final else ""
+    say(f"consent to {fingerprint} is withdrawn{end}")
 
 
 def close(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
@@ -161,9 +162,37 @@ def close(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
     from heterofedsyn.site.consent import close as end
 
     settings = own_settings(folder)
-    fingerprint = find_study(settings, study)
+    fingerprint = find_study(settings, study, FINAL_DIGITS)
     end(settings, fingerprint, who=who or user_name(), now=datetime.now(UTC))
-    say(f"study {fingerprint} is closed")
+    words = ["is closed", _key_removed(settings, fingerprint)]
+    say(f"study {fingerprint} {'; '.join(filter(None, words))}, and it cannot be approved again")
+
+
+def _given(settings: SiteSettings, study: Study, account: Account) -> Consent | None:
+    """The consent to a study, if it stands: who gave it is not written over."""
+    from heterofedsyn.site.consent import approved
+    from heterofedsyn.site.ledger.locked import check_unlocked
+
+    check_unlocked(settings.folder)
+    try:
+        return approved(settings, study.fingerprint, account)[1]
+    except HeterofedsynError:
+        return None
+
+
+def _ask() -> None:
+    """Refuse unless somebody at a terminal consents."""
+    if not sys.stdin.isatty():
+        raise UsageError("consent needs a terminal to confirm it, --fingerprint, or --yes")
+    if not typer.confirm("Consent?", err=True):
+        raise PrivacyRefusal("not confirmed: the study is not approved, and nothing was changed")
+
+
+def _key_removed(settings: SiteSettings, fingerprint: str) -> str:
+    """What became of the private key of a study that ended; nothing if it never has one."""
+    from heterofedsyn.site.ledger.private import is_forgotten
+
+    return "its key is removed here" if is_forgotten(settings.folder, fingerprint) else ""
 
 
 def _compare(told: str, study: Study) -> None:
@@ -179,6 +208,8 @@ def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: 
     """What would leave, by release and by round, and against the caps."""
     plan = study.plan
     sent = "any" if shown.bytes is None else size(shown.bytes)
+    summed = plan.trust_model.alone_factor != 1
+    sigmas = ["sigma added here", "sigma that protects"] if summed else ["sigma"]
     say(
         f"study {shown.study}: {shown.method}, epsilon {plan.epsilon:g}, delta "
         f"{plan.delta:g} (rho {shown.rho:.4g}) for every {protected(plan.unit)}, trust {plan.trust}"
@@ -189,6 +220,7 @@ def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: 
             f"{round_.label}: {' x '.join(part.attributes) or 'rows'}",
             part.kind,
             f"{part.integers:,}",
+            *([f"{own_sigma(part.sigma, plan):,.1f}"] if summed else []),
             f"{part.sigma:,.1f}",
             f"{part.rho:.3g}",
         ]
@@ -197,7 +229,7 @@ def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: 
     ]
     show_table(
         "Fixed in advance",
-        ["release", "kind", "integers", "sigma", "rho"],
+        ["release", "kind", "integers", *sigmas, "rho"],
         releases[:MOST_LINES],
     )
     if len(releases) > MOST_LINES:
@@ -227,17 +259,26 @@ def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: 
     )
 
 
+def own_sigma(sigma: float, plan: Plan) -> float:
+    """The noise that one site adds, where so much protects for sure."""
+    return sigma / math.sqrt(plan.trust_model.alone_factor)
+
+
 def preview_json(
     shown: Preview,
+    study: Study,
     settings: SiteSettings,
     account: Account,
     checked: Fit,
     refusal: str | None,
 ) -> dict[str, Any]:
     """The same for programs."""
-
+    figures = msgspec.to_builtins(shown)
+    for part in (part for round_ in figures["rounds"] for part in round_["parts"]):
+        part["own_sigma"] = own_sigma(part["sigma"], study.plan)
     return {
-        **msgspec.to_builtins(shown),
+        **figures,
+        "remarks": remarks(study.plan, settings, account),
         "integers": shown.integers,
         "bytes": shown.bytes,
         "study_cap_rho": settings.study_cap.rho,

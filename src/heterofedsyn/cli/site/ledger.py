@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -113,6 +114,7 @@ def show_ledger(settings: SiteSettings, account: Account) -> None:
             ]
             for number, when, study, label, booked in shown
         ],
+        whole="" if sys.stdout.isatty() else "study",
     )
     show_balance(settings, account)
 

@@ -57,7 +57,11 @@ def add(
     if not yes and fingerprint is None:
         if not sys.stdin.isatty():
             raise UsageError("a key needs a terminal to confirm it, --fingerprint, or --yes")
-        typer.confirm(f"Did {name} read out the same?", abort=True, err=True)
+        if not typer.confirm(f"Did {name} read out the same?", err=True):
+            raise PrivacyRefusal(
+                f"not confirmed: this may not be {name}'s key; ask for it again over another "
+                "channel"
+            )
     book.save(settings.folder)
     say(f"{name} is confirmed with key {told}")
 

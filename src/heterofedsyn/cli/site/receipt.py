@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -117,9 +118,15 @@ def _say_hidden(made: Receipt) -> None:
     hidden = [one.hidden for one in made.releases if one.hidden is not UNSET]
     signed, opened = sum(bool(one.set) for one in hidden), sum(one.opened for one in hidden)
     say(
-        f"{count(len(hidden), 'answer')} left under masks, {signed:,} in a set that was signed, of "
-        f"at least {study.quorum} of {len(study.sites)} sites, {opened:,} opened; up to "
-        f"{study.colluding} of the sites may collude"
+        f"{count(len(hidden), 'answer')} left under masks, {signed:,} in a set that was signed "
+        f"here, of at least {study.quorum} of {len(study.sites)} sites, {opened:,} signed and "
+        "opened here; others may have opened the rest"
+    )
+    honest = study.quorum - study.colluding
+    say(
+        "sigma in the receipt is that of the noise which this site added itself; what protects is "
+        f"the noise of at least {honest} sites, {math.sqrt(honest):.3g} times as much, if at most "
+        f"{study.colluding} of the sites collude"
     )
     say(
         f"if each answer is seen by itself: rho {study.spent_rho_alone:.4g}, epsilon "

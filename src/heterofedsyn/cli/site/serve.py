@@ -7,11 +7,16 @@ import signal
 import stat
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from heterofedsyn.cli._show import note
 from heterofedsyn.cli._signals import endings
 from heterofedsyn.cli.site._shared import HERE, Folder, own_settings
 from heterofedsyn.errors import UsageError
+
+if TYPE_CHECKING:
+    from heterofedsyn.site.ledger.entries import Account
+    from heterofedsyn.site.settings import SiteSettings
 
 
 def serve(folder: Folder = HERE) -> None:
@@ -50,14 +55,23 @@ def serve(folder: Folder = HERE) -> None:
         with Service(agent, settings, log=log) as service:
             for number in (signal.SIGINT, *endings()):
                 signal.signal(number, lambda *_: service.stop())
-            spent, cap = books.account.spent.rho, settings.cap.rho
-            log_line(f"site {settings.name!r}: rho {spent:.6g} of {cap:.6g} is spent")
+            log_line(f"site {settings.name!r}: {_spent(settings, books.account)}")
             log_line(f"answering on {settings.socket}")
             service.run()
     log_line("stopped; the ledger is closed and the socket is gone")
     if service.busy:
         # Whoever still reads after the time to stop would be waited for: Arrow calls Python there.
         os._exit(0)
+
+
+def _spent(settings: SiteSettings, account: Account) -> str:
+    """What is spent of either cap."""
+    words = f"rho {account.spent.rho:.6g} of {settings.cap.rho:.6g} is spent"
+    if (cap := settings.alone_cap) is not None:
+        words += (
+            f", rho {account.spent_alone.rho:.6g} of {cap.rho:.6g} if each answer is seen by itself"
+        )
+    return words
 
 
 def log_line(text: str) -> None:
