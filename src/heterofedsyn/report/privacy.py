@@ -54,8 +54,9 @@ def privacy_section(release: Release) -> Section:
         Text(_trust(statement, len(release.run.sites))),
         Text(
             "What the promise does not cover: other studies of the same rows (their budgets add "
-            "up), people with rows at several sites (they pay at each), and what is true of many "
-            "people at once. If smokers cough, a release shows it: that is what statistics are for."
+            "up), people with rows at several sites (j sites cost them up to j times rho, under "
+            "secure aggregation j^2 times), and what is true of many people at once. If smokers "
+            "cough, a release shows it: that is what statistics are for."
         ),
         Facts(
             (
