@@ -352,6 +352,8 @@ def test_nothing_is_opened_before_the_set_was_signed_here() -> None:
         shares=(),
     )
     check_refused(scene, message)
+    with pytest.raises(ProtocolError, match="no set was signed here for this query"):
+        scene.answer(message)
     check_goes_on(scene, "agree")
     assert scene.answer(message)
     assert signed.answer(signed.message("open"))

@@ -533,6 +533,10 @@ def test_a_receipt_is_made_checked_and_refused_when_forged(ready: Steward) -> No
     assert "no receipt" in ready.refused("verify", "rows.csv")
     assert "cannot read" in ready.refused("verify", "missing.json")
     assert "no public key" in ready.refused("verify", "receipt.json", "--key", "abc")
+    line = ready.refused("verify", "receipt.json", "--key", ready.settings.key)
+    assert line == (
+        "error: this is a private key, which must not leave its site; give key.pub instead"
+    )
 
 
 # SECURE AGGREGATION
