@@ -30,7 +30,8 @@ def promise(plan: Plan) -> list[str]:
     sites, colluding = trust.sites, trust.colluding
     lines = [
         f"secure aggregation: whatever the hub does, together with up to {colluding} of the "
-        f"{sites} sites, all it learns are sums over at least {trust.quorum} sites; in them every "
+        f"{sites} sites, all it learns are sums over at least {trust.quorum} sites, those among "
+        f"them; in these sums every "
         f"{unit} is protected by epsilon {plan.epsilon:g} (rho {plan.budget.rho:.4g}), by the "
         f"noise of at least {trust.honest} sites together",
         f"if more than {colluding} of the sites collude, or keys leak, answers of this site may be "
