@@ -623,7 +623,7 @@ def test_preview_of_local_trust_says_what_is_promised_against_whom(hidden: Stewa
     assert "Roster" not in said
     path = hidden.place / "site" / "site.toml"
     path.write_text(path.read_text().replace("alone_epsilon = 9.0\n", ""))
-    assert "seen by itself │" not in hidden("preview", "local.toml").out
+    assert "If each answer is seen by itself" not in hidden("preview", "local.toml").out
 
 
 def test_preview_tells_the_noise_added_here_from_the_noise_that_protects(hidden: Steward) -> None:
