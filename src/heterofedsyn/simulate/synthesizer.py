@@ -5,13 +5,19 @@ from __future__ import annotations
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from heterofedsyn._arrays import stream
-from heterofedsyn.errors import HeterofedsynWarning, SimulatedNoiseWarning, UsageError
+from heterofedsyn.errors import (
+    HeterofedsynWarning,
+    PrivacyRefusal,
+    SimulatedNoiseWarning,
+    UsageError,
+)
 from heterofedsyn.hub import DEFAULT_METHOD, Release, make_method
 from heterofedsyn.hub.methods.base import Value, check_trust, settings_of
 from heterofedsyn.hub.planning.cost import check_feasible
@@ -88,7 +94,8 @@ class FederatedSynthesizer:
             "seed": self._seed,
         }
         fewest = name_sites(range(min(self._hiding.fewest, MOST_SITES)))
-        check_feasible(self.encoding, self._plan([*fewest]), self._method)
+        with suppress(PrivacyRefusal):  # noise hangs on the number of sites, which fit knows
+            check_feasible(self.encoding, self._plan([*fewest]), self._method)
         self._release: Release | None = None
 
     def fit(
