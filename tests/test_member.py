@@ -36,6 +36,7 @@ from heterofedsyn.protocol.codec import Asked, decode, decode_asked
 from heterofedsyn.protocol.messages import Answer, Query, encode
 from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.site import Site
+from heterofedsyn.site import member as site_member
 from heterofedsyn.site.answering import InMemory, Price
 from heterofedsyn.site.member import Member as SiteMember
 from heterofedsyn.site.remembered import read_hidden
@@ -347,6 +348,7 @@ def test_nothing_is_opened_before_the_set_was_signed_here() -> None:
     message = AskOpened(
         study=scene.federation.plan.fingerprint,
         query=scene.message("agree").query,
+        listed=list_hash((k.site, k.key) for k in scene.message("masked").keys),
         members=scene.message("agree").members,
         votes=tuple(others.values()),
         shares=(),
@@ -431,14 +433,17 @@ def test_a_site_that_is_shown_its_own_forgotten_key_locks_itself() -> None:
             scene.answer(asked)
 
 
-@pytest.mark.parametrize("forgotten", ["the set", "the answer too"])
+@pytest.mark.parametrize("forgotten", ["the set", "the answer too", "all but the key"])
 def test_a_site_that_is_shown_its_own_forgotten_vote_locks_itself(forgotten: str) -> None:
     scene = until("open")
     memory: Any = scene.federation.members[OWN].memory
     memory._agreed.clear()
-    if forgotten == "the answer too":
+    if forgotten != "the set":
         memory._answers.clear()
+    if forgotten == "the answer too":
         scene.answer(scene.message("masked"))
+    if forgotten == "all but the key":
+        memory._keys = None
     with pytest.raises(LedgerDisputed, match="older copy"):
         scene.answer(scene.message("open"))
     for step in ("masked", "agree", "open"):
@@ -489,7 +494,10 @@ def test_what_is_kept_of_a_masked_answer_is_no_longer_than_was_said_before() -> 
     parts = tuple(replaced(part, share=part.share / 100) for part in query.parts) * 100
     query = replaced(query, parts=parts)
     asked = encode(query)
-    kept = member.desk.answer(query, Watched(Ledger(OWN, member.plan.budget)), member._hide)
+    keys = member.memory.keys()
+    assert keys is not None
+    pack = partial(member._hide, keys)
+    kept = member.desk.answer(query, Watched(Ledger(OWN, member.plan.budget)), pack)
     assert len(asked) + len(kept) <= said[0].bytes < 3 * (len(asked) + len(kept))
 
 
@@ -499,7 +507,10 @@ def test_asking_for_a_vote_without_an_answer_is_refused() -> None:
     query = scene.message("masked").query.fingerprint
     study = scene.federation.plan.fingerprint
     check_refused(scene, AskVote(study=study, query=query, members=members))
-    check_refused(scene, AskOpened(study=study, query=query, members=members, votes=(), shares=()))
+    opened = AskOpened(
+        study=study, query=query, listed=bytes(32), members=members, votes=(), shares=()
+    )
+    check_refused(scene, opened)
 
 
 def test_what_was_answered_in_one_study_is_had_through_no_other() -> None:
@@ -534,3 +545,29 @@ def test_what_was_answered_in_one_study_is_had_through_no_other() -> None:
     assert stranger.answer(mine)
     with pytest.raises(ProtocolError, match="another study"):
         stranger.answer(vote)
+
+
+@pytest.mark.parametrize("part", ["votes", "members", "shares"])
+def test_no_message_makes_a_site_look_at_more_than_there_are_sites(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = until("open")
+    message: AskOpened = scene.message("open")
+    many = replaced(message, **{part: getattr(message, part) * 1_000})
+    looked: list[bytes] = []
+
+    def is_signed(data: bytes, key: str, signature: bytes) -> bool:
+        looked.append(data)
+        return False
+
+    monkeypatch.setattr(site_member, "is_signed", is_signed)
+    check_refused(scene, many)
+    assert not looked
+
+
+def test_a_list_that_came_with_a_refused_query_is_not_kept() -> None:
+    scene = until("masked")
+    message: AskMasked = scene.message("masked")
+    other = with_keys(lambda s, keys: other_key(s, keys, "oak", _fresh_key()))(scene)
+    check_refused(scene, replaced(other, query=replaced(message.query, parts=())))
+    check_goes_on(scene, "masked")

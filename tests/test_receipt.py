@@ -520,6 +520,10 @@ CONTRADICTIONS = {
     "more was opened": forge("releases.0.hidden.outside", lambda old: [*old, "oak"]),
     "less was opened": forge("releases.0.hidden.outside", lambda old: []),
     "told of others but not opened": forge("releases.0.hidden.opened", lambda old: False),
+    "left, but of no parts": forge("releases.0.parts", lambda old: []),
+    "a set with another kind of hash": forge("releases.0.hidden.set", lambda old: "nonsense"),
+    "seen alone for more": forge("releases.0.rho_alone", lambda old: old * 1.1),
+    "one entry twice": forge("releases", lambda old: [*old, old[0]]),
     "left, but not hidden": forge("releases.0", lambda old: {**old, "hidden": None}),
 }
 

@@ -406,6 +406,9 @@ WRONG_MASKED: dict[str, Callable[[Masked], object]] = {
     "answered another query": lambda m: other(m, query="0" * 64),
     "sent a masked answer of the wrong length": lambda m: other(m, data=m.data[:-8]),
     "did not share its self seed with every other site": lambda m: other(m, shares=m.shares[1:]),
+    "sealed a share of the wrong length": lambda m: other(
+        m, shares=(other(m.shares[0], data=bytes(10**6)), *m.shares[1:])
+    ),
     "sent something else than an answer": lambda m: b"garbage",
     NO_ANSWER: lambda m: None,
 }

@@ -47,9 +47,9 @@ def _(true: Any, seed: bytes) -> bytes:
 def _() -> None:
     sizes: list[int] = []
 
-    def hide(true: Any, own: Any, query: Any, fingerprint: Any, noised: Any) -> Any:
+    def hide(true: Any, own: Any, keys: Any, query: Any, fingerprint: Any, noised: Any) -> Any:
         sizes[:] = [each.values.size for each in noised]
-        return true(own, query, fingerprint, noised)
+        return true(own, keys, query, fingerprint, noised)
 
     def add(true: Any, values: Any, plus: Any, minus: Any) -> Any:
         plus, minus = [*plus], [*minus]

@@ -22,6 +22,7 @@ from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Answer, Plan, Released
 from heterofedsyn.protocol.aggregation import (
+    SEALED_BYTES,
     AskOpened,
     Masked,
     Member,
@@ -73,6 +74,8 @@ def wrong_masked(masked: Masked, query: str, integers: int, plan: Plan) -> str |
     hashes = [masked.seed_hash, *(share.hash for share in masked.shares)]
     if sorted(receivers) != others or any(len(each) != HASH_BYTES for each in hashes):
         return "did not share its self seed with every other site"
+    if any(len(share.data) != SEALED_BYTES for share in masked.shares):
+        return "sealed a share of the wrong length"
     return None
 
 
@@ -142,6 +145,7 @@ class HiddenSum:
         return AskOpened(
             study=self.plan.fingerprint,
             query=self.query,
+            listed=self.listed,
             members=self.members,
             votes=votes,
             shares=shares,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from heterofedsyn.masking import words
+from heterofedsyn.masking.shamir import SHARE_BYTES
 from heterofedsyn.protocol.messages import MESSAGE_VERSION, Query
 
 
@@ -109,10 +110,12 @@ class AskOpened(_Message, frozen=True, tag="ask-opened"):
     """Asks a site to open what hides a sum that enough of its members signed.
 
     Attributes:
+        listed: hash of the list of keys, by which a site knows its own vote though it forgot all.
         shares: sealed for this site, each by the member it tells of.
     """
 
     query: str
+    listed: bytes
     members: tuple[Member, ...]
     votes: tuple[Vote, ...]
     shares: tuple[Told, ...]
@@ -132,6 +135,10 @@ class Opened(_Message, frozen=True, tag="opened"):
     seed: bytes
     shares: tuple[Told, ...]
     seeds: tuple[Told, ...]
+
+
+SEALED_BYTES = 12 + SHARE_BYTES + 16
+"""Of a sealed share: its nonce, the share, and what makes it certain."""
 
 
 def hash_of(members: tuple[Member, ...]) -> bytes:

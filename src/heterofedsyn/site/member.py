@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import msgspec
 import numpy as np
@@ -111,12 +111,10 @@ class Member:
         if asked.query.study != self.plan.fingerprint:
             raise ProtocolError(f"query {asked.query.label!r} belongs to another study")
         keys = self._checked_keys(asked.keys)
-        known = self.memory.keys()
-        if known is None:
-            self.memory.keep_keys(keys)
-        elif known != keys:
+        if self.memory.keys() not in (None, keys):
             raise ProtocolError("this is another list of keys than the one that was taken before")
-        return read_hidden(self.desk.answer(asked.query, self.memory, self._hide)).masked
+        pack = partial(self._hide, keys)
+        return read_hidden(self.desk.answer(asked.query, self.memory, pack)).masked
 
     def vote(self, asked: AskVote) -> Vote:
         """This site's signature under the set of a sum: of one set for each query, ever."""
@@ -133,6 +131,8 @@ class Member:
 
     def open(self, asked: AskOpened) -> Opened:
         """What opens the sum over the signed set, and nothing else."""
+        if max(map(len, (asked.members, asked.votes, asked.shares))) > len(self.plan.sites):
+            raise ProtocolError("more members, votes or shares than there are sites")
         self._check_remembered(asked)
         hidden, ring = self._answered(asked.query)
         self._check_set(asked.members, hidden)
@@ -200,11 +200,13 @@ class Member:
             self._pair(name, "", ring)
         return keys
 
-    def _hide(self, query: Query, fingerprint: str, noised: Sequence[Noised]) -> bytes:
-        """Noisy integers under a self mask and a mask shared with each other site."""
-        keys = self.memory.keys()
-        if keys is None:
-            raise LedgerDisputed("no list of keys is kept, so nothing can be masked")
+    def _hide(self, keys: Keys, query: Query, fingerprint: str, noised: Sequence[Noised]) -> bytes:
+        """Noisy integers under a self mask and a mask shared with each other site.
+
+        The list of keys is kept first: from the first masked answer on there is no other.
+        """
+        if self.memory.keys() is None:
+            self.memory.keep_keys(keys)
         ring = self._ring(keys)
         seed = secrets.token_bytes(shamir.SECRET_BYTES)
         pairs = {name: self._pair(name, fingerprint, ring) for name in self._others}
@@ -257,6 +259,8 @@ class Member:
 
     def _check_votes(self, asked: AskOpened, ring: _Ring) -> None:
         """Refuse unless enough different members of the set signed this very set."""
+        if asked.listed != ring.hash:
+            raise ProtocolError("the set was signed under another list of keys")
         roster, members = self.plan.roster, hash_of(asked.members)
         names = [vote.site for vote in asked.votes]
         within = {member.site for member in asked.members}
@@ -272,10 +276,10 @@ class Member:
 
     def _check_remembered(self, asked: AskOpened) -> None:
         """Lock the site if it is shown its own signature under a set that it does not know."""
-        keys = self.memory.keys()
-        if keys is None or self.memory.agreed(asked.query) == hash_of(asked.members):
+        members = hash_of(asked.members)
+        if self.memory.agreed(asked.query) == members:
             return
-        data = self._unsigned(asked.query).signed(list_hash(keys.items()), hash_of(asked.members))
+        data = self._unsigned(asked.query).signed(asked.listed, members)
         if any(is_signed(data, self.identity.public, vote.signature) for vote in asked.votes):
             self._lock(f"a set for query {asked.query} that it does not know")
 

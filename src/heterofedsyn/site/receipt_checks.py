@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from heterofedsyn.site.receipt import HiddenAnswer, HiddenStudy, Receipt, ReleasedAnswer
 
 
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
 def add_up(receipt: Receipt) -> bool:
     """Whether all figures of a receipt agree with each other."""
     try:
@@ -25,7 +29,13 @@ def add_up(receipt: Receipt) -> bool:
 
 
 def _sums_hold(receipt: Receipt) -> bool:
-    """Whether charges cover their parts, add up, and mean the epsilons that are stated."""
+    """Whether charges cover their parts, add up, and mean the epsilons that are stated.
+
+    After a repair a query may have been charged again, never under one number.
+    """
+    numbers = [released.number for released in receipt.releases]
+    if len({*numbers}) != len(numbers):
+        return False
     delta, conversion = receipt.delta, receipt.conversion
     allowed = Budget.of(epsilon=receipt.epsilon, delta=delta, conversion=conversion)
     spent = together(Budget(released.rho) for released in receipt.releases)
@@ -53,6 +63,7 @@ def _answers_hold(receipt: Receipt) -> bool:
     return (
         receipt.trust == trust.name
         and len(study.sites) == trust.sites
+        and receipt.site in study.sites
         and spent.rho == study.spent_rho_alone
         and _same(spent.epsilon(receipt.delta, receipt.conversion), study.spent_epsilon_alone)
         and all(_is_hidden(released, receipt.site, study, trust) for released in receipt.releases)
@@ -78,9 +89,15 @@ def _is_hidden(
     seen = math.fsum(_price(part) for part in released.parts)
     if alone < Budget(released.rho) or not _at_most(seen, alone.rho):
         return False
+    if not _same(alone.rho, released.rho * trust.honest):
+        return False
     if released.answer is None:
         return released.hidden is UNSET
-    return released.hidden is not UNSET and _is_summed(released.hidden, site, study)
+    return (
+        bool(released.parts)
+        and released.hidden is not UNSET
+        and _is_summed(released.hidden, site, study)
+    )
 
 
 def _is_summed(hidden: HiddenAnswer, site: str, study: HiddenStudy) -> bool:
@@ -89,7 +106,8 @@ def _is_summed(hidden: HiddenAnswer, site: str, study: HiddenStudy) -> bool:
         return not (hidden.sites or hidden.opened or hidden.outside)
     within, outside = {*hidden.sites}, {*study.sites} - {*hidden.sites}
     return (
-        site in within <= {*study.sites}
+        _HASH.fullmatch(hidden.set) is not None
+        and site in within <= {*study.sites}
         and len(hidden.sites) == len(within) >= study.quorum
         and (hidden.opened or not hidden.outside)
         and (not hidden.opened or hidden.outside == tuple(sorted(outside)))

@@ -106,7 +106,7 @@ def check_own_key(settings: SiteSettings, account: Account) -> None:
     Raises:
         NotApproved: saying that it came back.
     """
-    since = account.repairs[-1].key if account.repairs else ""
+    since = next((one.key for one in reversed(account.repairs) if one.key), "")
     if since and Identity.load(settings.key).public != since:
         raise NotApproved(
             f"{settings.key} is not the key that this site has since its ledger was repaired: a "

@@ -24,6 +24,7 @@ from heterofedsyn.audit.fixtures import every_kind, plain_schema, plan_of, table
 from heterofedsyn.audit.patches import Passage, at_the_door
 from heterofedsyn.marginals import TableCounts
 from heterofedsyn.masking.streams import Words, self_mask_seed, sign_of, stream
+from heterofedsyn.masking.words import list_hash
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.ledger import Ledger
 from heterofedsyn.privacy.noise import SimulatedNoise
@@ -215,7 +216,14 @@ class _World:
         ask_vote = AskVote(study=study, query=fingerprint, members=members)
         votes = tuple(self._members[name].vote(ask_vote) for name in masked)
         total: Words = np.zeros(len(next(iter(masked.values())).data) // 8, dtype=np.uint64)
-        asked = AskOpened(study=study, query=fingerprint, members=members, votes=votes, shares=())
+        asked = AskOpened(
+            study=study,
+            query=fingerprint,
+            listed=list_hash((each.site, each.key) for each in self._keys),
+            members=members,
+            votes=votes,
+            shares=(),
+        )
         for name, answer in masked.items():
             total += _unmasked(answer, self._members[name].open(asked))
         for name in self._friends:

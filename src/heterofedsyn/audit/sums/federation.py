@@ -20,6 +20,7 @@ from heterofedsyn.audit.fixtures import (
 )
 from heterofedsyn.audit.sums.members import SCHEMA, STATISTICS
 from heterofedsyn.errors import HeterofedsynError
+from heterofedsyn.masking.words import list_hash
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Query, Study, decode, encode
@@ -145,8 +146,8 @@ class Federation:
         study, query = self.study.fingerprint, self.query(0)
         if step == "key":
             return encode(AskKey(study=study))
+        keys = tuple(decode(data, OfferedKey) for data in heard["key"].values())
         if step == "masked":
-            keys = tuple(decode(data, OfferedKey) for data in heard["key"].values())
             return encode(AskMasked(study=study, query=query, keys=keys))
         masked = {name: decode(data, Masked) for name, data in heard["masked"].items()}
         members = tuple(Member(site, answer.hash) for site, answer in masked.items())
@@ -161,7 +162,12 @@ class Federation:
         )
         return encode(
             AskOpened(
-                study=study, query=query.fingerprint, members=members, votes=votes, shares=shares
+                study=study,
+                query=query.fingerprint,
+                listed=list_hash((each.site, each.key) for each in keys),
+                members=members,
+                votes=votes,
+                shares=shares,
             )
         )
 

@@ -225,7 +225,12 @@ class Hub:
             for i, votes in enumerate(self._ballots(query, named, signed, others)):
                 enough = i == 0 and named == members and len(votes) >= self._trust.signatures
                 message = AskOpened(
-                    study=self._study, query=query, members=named, votes=votes, shares=shares
+                    study=self._study,
+                    query=query,
+                    listed=self._listed,
+                    members=named,
+                    votes=votes,
+                    shares=shares,
                 )
                 yield Request(encode(message), named, enough)
 

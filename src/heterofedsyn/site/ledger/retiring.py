@@ -23,9 +23,9 @@ def retire_key(folder: Path, number: int) -> str:
     Returns:
         The new public key in base64; empty where nothing is installed that could make or use one.
     """
-    if find_spec("cryptography") is None:
-        return ""
     pair = folder / KEY, folder / PUBLIC
+    if find_spec("cryptography") is None and not any(path.exists() for path in pair):
+        return ""
     stem = _free(folder, f"key.before-{number}")
     for path in pair:
         if path.exists():
