@@ -29,7 +29,7 @@ from heterofedsyn.errors import UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Answer, decode
-from heterofedsyn.protocol.limits import MOST_QUERY_BYTES
+from heterofedsyn.protocol.limits import MOST_QUERY_BYTES, MOST_REQUEST_BYTES
 from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.protocol.socket import ask
 from heterofedsyn.site.agent import Agent
@@ -387,7 +387,7 @@ def test_garbage_is_refused_and_harms_nobody(place: Path) -> None:
     ):
         for _ in range(100):
             assert reason_of(settings, rng.bytes(int(rng.integers(1, 300)))) == Reason.MALFORMED
-        for length in (0, MOST_QUERY_BYTES + 1, 2**63, 2**64 - 1):
+        for length in (0, MOST_REQUEST_BYTES + 1, 2**63, 2**64 - 1):
             with connected(settings) as connection:
                 connection.sendall(LENGTH.pack(length))
                 assert connection.recv(9) == bytes([3]) + LENGTH.pack(0)

@@ -140,15 +140,16 @@ def test_init_makes_a_private_folder_and_says_what_it_found(steward: Steward) ->
     assert "22 rows read, 2 do not fit; these counts are exact: do not publish them" in said.out
     for column in ("a0", "a1", "a2"):
         assert any(column in line and " 1 " in line for line in said.out.splitlines())
-    assert "v9" not in said.out + said.err, "no value of a record"
     folder = steward.place / "site"
+    key = (folder / "key.pub").read_text().strip()  # which may hold any letters
+    assert "v9" not in said.out + said.err.replace(key, ""), "no value of a record"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {path.name for path in folder.iterdir()} >= {"site.toml", "ledger", "key.pem", "answers"}
     settings = steward.settings
     assert settings.source == str(rows)
     assert settings.socket == steward.place / "run" / "agent.sock"
     assert (settings.epsilon, settings.study_epsilon, settings.delta) == (3.0, 1.0, 1e-9)
-    assert (folder / "key.pub").read_text().strip() in said.err
+    assert key in said.err
     assert "same disk" in said.err
     assert Books.read(settings.folder, settings.anchor).spent.rho == 0
 
