@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import HeterofedsynError, NotApproved
 from heterofedsyn.hub.conversation import drive, of_study
 from heterofedsyn.hub.methods import make_method
 from heterofedsyn.hub.replies import Reply
 from heterofedsyn.hub.requests import Request
+from heterofedsyn.marginals import TableCounts
+from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noise import SimulatedNoise
+from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.simulate.run import run_study
 from heterofedsyn.site.consent import approve, close, withdraw
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.ledger.private import AGGREGATION
 from heterofedsyn.site.settings import SiteSettings
+from hidden_support import agents_of, approve_all, ask_agents, hidden_study, sites_of
 from site_support import NOW, WHO
-from sum_agents_support import agents_of, approve_all, ask_agents, sites_on_disk, study_of
 from support import categories, deal, dependent_table
 
 SCHEMA = categories(3, 4, 5, label=0)
@@ -31,11 +37,10 @@ SEED = 3
 
 
 def test_agents_and_a_simulation_give_the_same_release(tmp_path: Path) -> None:
-    sites = sites_on_disk(tmp_path, TABLES, SCHEMA)
-    study = study_of(sites, SCHEMA, method="allmarg")
+    sites = sites_of(tmp_path, TABLES, SCHEMA)
+    study = hidden_study(sites, SCHEMA, method="allmarg")
     approve_all(sites, study)
-    noise = {name: SimulatedNoise(SEED, name) for name in sites}
-    with agents_of(sites, noise) as agents:
+    with agents_of(sites, partial(SimulatedNoise, SEED)) as agents:
         release = drive(of_study(study), lambda request: ask_agents(agents, request))
     release.save(tmp_path / "federated", rows=50)
     method = make_method("allmarg")
@@ -47,8 +52,8 @@ def test_agents_and_a_simulation_give_the_same_release(tmp_path: Path) -> None:
 
 
 def test_both_prices_are_booked_once_for_every_query(tmp_path: Path) -> None:
-    sites = sites_on_disk(tmp_path, TABLES, SCHEMA)
-    study = study_of(sites, SCHEMA, quorum=3, method="allmarg")
+    sites = sites_of(tmp_path, TABLES, SCHEMA)
+    study = hidden_study(sites, SCHEMA, quorum=3, method="allmarg")
     approve_all(sites, study)
     with agents_of(sites) as agents:
         for _ in range(2):
@@ -64,8 +69,8 @@ def test_both_prices_are_booked_once_for_every_query(tmp_path: Path) -> None:
 
 
 def test_no_file_of_a_site_holds_what_it_counted(tmp_path: Path) -> None:
-    sites = sites_on_disk(tmp_path, TABLES, SCHEMA)
-    study = study_of(sites, SCHEMA)
+    sites = sites_of(tmp_path, TABLES, SCHEMA)
+    study = hidden_study(sites, SCHEMA)
     approve_all(sites, study)
     asked: list[Request] = []
 
@@ -73,10 +78,8 @@ def test_no_file_of_a_site_holds_what_it_counted(tmp_path: Path) -> None:
         asked.append(request)
         return ask_agents(agents, request)
 
-    with agents_of(sites, {name: _Nothing() for name in sites}) as agents:
+    with agents_of(sites, lambda name: _Nothing()) as agents:
         drive(of_study(study), carry)
-        from heterofedsyn.marginals import TableCounts
-
         counts = TableCounts(TABLES["elm"])
         exact = [part.statistic.exact(counts).values for part in asked[1].query.parts]
     for path in (tmp_path / "elm").rglob("*"):
@@ -91,9 +94,7 @@ class _Nothing(SimulatedNoise):
     def __init__(self) -> None:
         super().__init__(0, "")
 
-    def draw(self, terms, alone, key):  # type: ignore[no-untyped-def]
-        import numpy as np
-
+    def draw(self, terms: Terms, alone: Budget, key: bytes) -> Integers:
         return np.zeros(terms.integers, np.int64)
 
 
@@ -103,7 +104,7 @@ class _Stop(Exception):
 
 def stopped_before(step: str, sites: dict[str, SiteSettings], place: Path) -> dict[str, bytes]:
     """The messages of all steps for `elm`; agents have answered those before this one."""
-    study = study_of(sites, SCHEMA)
+    study = hidden_study(sites, SCHEMA)
     approve_all(sites, study)
     messages: dict[str, bytes] = {}
 
@@ -126,10 +127,10 @@ def test_a_site_restored_from_a_copy_of_any_step_answers_nothing_and_is_never_ap
     tmp_path: Path, step: str
 ) -> None:
     (tmp_path / "sites").mkdir()
-    sites = sites_on_disk(tmp_path / "sites", TABLES, SCHEMA)
+    sites = sites_of(tmp_path / "sites", TABLES, SCHEMA)
     elm = sites["elm"]
     messages = stopped_before(step, sites, tmp_path / "copy")
-    study = study_of(sites, SCHEMA)
+    study = hidden_study(sites, SCHEMA)
     shutil.rmtree(elm.folder)
     shutil.copytree(tmp_path / "copy", elm.folder)
     with pytest.raises(HeterofedsynError, match="older copy"):
@@ -147,9 +148,9 @@ def test_a_site_restored_from_a_copy_of_any_step_answers_nothing_and_is_never_ap
 
 @pytest.mark.parametrize("end", [withdraw, close])
 def test_what_opens_answers_is_gone_when_a_study_ends_here(tmp_path: Path, end: object) -> None:
-    sites = sites_on_disk(tmp_path, TABLES, SCHEMA)
+    sites = sites_of(tmp_path, TABLES, SCHEMA)
     elm = sites["elm"]
-    study = study_of(sites, SCHEMA)
+    study = hidden_study(sites, SCHEMA)
     approve_all(sites, study)
     messages: list[bytes] = []
 

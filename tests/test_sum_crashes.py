@@ -18,7 +18,7 @@ from heterofedsyn.protocol.codec import decode
 from heterofedsyn.protocol.messages import encode
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
-from sum_agents_support import agents_of, approve_all, ask_agents, sites_on_disk, study_of
+from hidden_support import agents_of, approve_all, ask_agents, hidden_study, sites_of
 from support import categories, deal, dependent_table
 from test_agent_crashes import Agents, agents  # noqa: F401  (a fixture)
 
@@ -33,8 +33,8 @@ class Killed:
     """One site of a study whose agent is killed again and again; the others are well."""
 
     def __init__(self, place: Path, driver: Agents) -> None:
-        self.sites = sites_on_disk(place, TABLES, SCHEMA)
-        self.study = study_of(self.sites, SCHEMA, quorum=3)
+        self.sites = sites_of(place, TABLES, SCHEMA)
+        self.study = hidden_study(self.sites, SCHEMA, quorum=3)
         approve_all(self.sites, self.study)
         self.elm: SiteSettings = self.sites["elm"]
         self.agents = driver
@@ -77,7 +77,7 @@ class Killed:
         def carry(request: Request) -> list[Reply]:
             replies: list[Reply] = []
             with agents_of({n: s for n, s in self.sites.items() if n != "elm"}) as others:
-                replies += ask_agents(others, request, away=["elm"])
+                replies += ask_agents(others, request)
             message = request.message("elm")
             replies.append(request.read("elm", self.killed_everywhere(message)))
             if request.step == "agree":

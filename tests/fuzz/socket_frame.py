@@ -14,7 +14,7 @@ from typing import Any
 from agent_support import FreshNoise, approved_study, books_of, make_site
 from fuzz import site_message
 from fuzz.law import SECRET, check_words, folder, no_broken_thread
-from heterofedsyn.protocol.limits import MOST_QUERY_BYTES
+from heterofedsyn.protocol.limits import MOST_REQUEST_BYTES
 from heterofedsyn.protocol.refusal import Refused
 from heterofedsyn.protocol.socket import ask
 from heterofedsyn.site.agent import Agent
@@ -54,7 +54,7 @@ def examples() -> list[bytes]:
 @no_broken_thread()
 def fuzz_one(data: bytes) -> None:
     said = _served().ask(data)
-    whole = len(data) >= 8 and _LENGTH.unpack(data[:8])[0] <= min(len(data) - 8, MOST_QUERY_BYTES)
+    whole = len(data) >= 8 and _LENGTH.unpack(data[:8])[0] <= min(len(data) - 8, MOST_REQUEST_BYTES)
     assert said or not whole, "a whole request got no reply"
     if said:
         assert 0 <= said[0] <= 4
