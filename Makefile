@@ -36,8 +36,9 @@ test: $(DEV) ## the quick tests, for daily use
 # Examples are the same in every check; these draw others, and say the seed that repeats them.
 FRESH := --hypothesis-profile=fresh
 
+SLOW_BESIDE := tests/test_planted_bugs.py tests/test_sum_crashes.py tests/test_sums_model.py
 check-slow: $(DEV) ## the tests that take minutes
-	$(call on_two_cores,-m slow $(FRESH),tests/test_planted_bugs.py)
+	$(call on_two_cores,-m slow $(FRESH),$(SLOW_BESIDE))
 
 # The tests of some files run beside all others, on a core of their own; what they say comes last.
 BESIDE := $(sort $(wildcard tests/test_docs.py tests/test_r*.py tests/test_s*.py))
