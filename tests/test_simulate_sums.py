@@ -19,8 +19,8 @@ from heterofedsyn.masking.streams import stream
 from heterofedsyn.privacy.budget import Budget, sigma_for
 from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.protocol import Answer, decode, encode
-from heterofedsyn.protocol.plan import Aggregation
-from heterofedsyn.simulate.run import Hiding, run_study, summed
+from heterofedsyn.protocol.plan import Aggregation, Hiding
+from heterofedsyn.simulate.run import run_study, summed
 from heterofedsyn.simulate.synthesizer import name_sites
 from heterofedsyn.site import Site
 from support import categories, deal, dependent_table, make_plan, released
@@ -123,8 +123,8 @@ def test_one_colludes_and_all_must_be_there_unless_others_are_given() -> None:
     usual, given = (fit(4, trust=HIDDEN, **way) for way in ({}, {"colluding": 1, "quorum": 4}))
     assert usual.release.privacy == given.release.privacy
     assert usual.sample(50, seed=1).equals(given.sample(50, seed=1))
-    assert Hiding(HIDDEN).terms(4) == Aggregation(colluding=1, quorum=4)
-    assert Hiding("local").terms(4) is msgspec.UNSET
+    assert Hiding(HIDDEN).aggregation(4) == Aggregation(colluding=1, quorum=4)
+    assert Hiding("local").aggregation(4) is msgspec.UNSET
 
 
 @pytest.mark.parametrize(

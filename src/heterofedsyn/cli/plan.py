@@ -56,8 +56,9 @@ def plan(
     from heterofedsyn.hub.methods.base import check_trust, settings_of
     from heterofedsyn.hub.planning.forecast import forecast
     from heterofedsyn.protocol import Plan
+    from heterofedsyn.protocol.plan import Hiding
     from heterofedsyn.schema import Schema
-    from heterofedsyn.simulate.run import Hiding, site_names
+    from heterofedsyn.simulate.run import site_names
     from heterofedsyn.simulate.split import MOST_SITES
 
     chosen = make_method(method, read_settings(setting))
@@ -74,7 +75,7 @@ def plan(
         conversion=conversion,
         trust=trust,
         sites=names,
-        aggregation=hiding.terms(len(names)),
+        aggregation=hiding.aggregation(len(names)),
         unit="person" if max_rows_per_unit != 1 else None,
         rows_per_unit=max_rows_per_unit,
         method=method,

@@ -180,20 +180,16 @@ def _aggregation(
     """How answers are hidden in sums, where they are."""
     from msgspec import UNSET
 
-    from heterofedsyn.protocol.plan import Aggregation
+    from heterofedsyn.protocol.plan import Hiding
 
-    if not keys:
-        if colluding is not None:
-            raise UsageError(
-                f"--colluding means nothing under trust {trust!r}, where everyone may see every "
-                "answer; leave it out"
-            )
-        return UNSET
-    return Aggregation(
-        colluding=1 if colluding is None else colluding,
-        quorum=len(keys) if quorum is None else quorum,
-        keys=keys,
-    )
+    if keys:
+        return Hiding(trust, colluding, quorum).terms(len(keys), keys)
+    if colluding is not None:
+        raise UsageError(
+            f"--colluding means nothing under trust {trust!r}, where everyone may see every "
+            "answer; leave it out"
+        )
+    return UNSET
 
 
 def _promise(plan: Plan) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
@@ -36,6 +37,58 @@ class Aggregation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     colluding: int
     quorum: int
     keys: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Hiding:
+    """What was said of a trust model before it is known for how many sites.
+
+    Attributes:
+        colluding: sites that may pool what they know; 1 unless given.
+        quorum: sites that must be in every sum; all of them unless given.
+    """
+
+    trust: str
+    colluding: int | None = None
+    quorum: int | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("colluding", "quorum") if getattr(self, name) is not None]
+        if given and self.trust != SecureAggregation.name:
+            raise UsageError(
+                f"{' and '.join(given)} means nothing under trust {self.trust!r}; leave it out, or "
+                f"use trust {SecureAggregation.name!r}"
+            )
+
+    def fewest(self) -> int:
+        """The number of sites from which on it is possible.
+
+        Raises:
+            UsageError: if it never is.
+        """
+        if self.trust != SecureAggregation.name:
+            return 1
+        colluding, needed = self.terms(0).colluding, self.quorum
+        if colluding < 1:
+            raise UsageError(f"colluding ({colluding}) must be at least 1")
+        if needed is not None and needed < colluding + 2:
+            raise UsageError(
+                f"quorum ({needed}) must be at least {colluding + 2} where {colluding} of the "
+                "sites may collude, for any number of them"
+            )
+        return max(LEAST_SITES, needed or 0, 2 + colluding)
+
+    def aggregation(self, sites: int) -> Aggregation | msgspec.UnsetType:
+        """What a plan for so many sites says about sums, if it is about sums at all."""
+        return self.terms(sites) if self.trust == SecureAggregation.name else msgspec.UNSET
+
+    def terms(self, sites: int, keys: dict[str, str] | None = None) -> Aggregation:
+        """How so many sites with these keys hide their answers."""
+        return Aggregation(
+            colluding=1 if self.colluding is None else self.colluding,
+            quorum=sites if self.quorum is None else self.quorum,
+            keys=keys or {},
+        )
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
@@ -76,7 +129,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             raise UsageError(f"seed ({self.seed}) must be in 0..2^63 - 1")
         if self.trust == SecureAggregation.name:
             if self.aggregation is msgspec.UNSET:
-                usual = Aggregation(colluding=1, quorum=len(self.sites))
+                usual = Hiding(self.trust).terms(len(self.sites))
                 msgspec.structs.force_setattr(self, "aggregation", usual)
             elif self.aggregation.quorum < 1:  # which a trust model would take for all sites
                 raise UsageError(

@@ -7,17 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-import msgspec
-
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub import Release, Request, converse, drive
 from heterofedsyn.hub.methods.base import Method, check_trust
 from heterofedsyn.hub.replies import SUM
 from heterofedsyn.marginals import Counts, TableCounts
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
-from heterofedsyn.privacy.trust import LEAST_SITES, SecureAggregation
 from heterofedsyn.protocol import Answer, Plan, Query, Released, decode, encode
-from heterofedsyn.protocol.plan import Aggregation
 from heterofedsyn.schema import EncodedTable, Schema
 from heterofedsyn.site import Site
 
@@ -52,53 +48,6 @@ Listener = Callable[[Query, Mapping[str, bytes]], None]
 def site_names(method: Method, names: Sequence[str]) -> tuple[str, ...]:
     """The sites as the plan names them: a method that pools has one."""
     return (POOLED,) if method.pools else tuple(names)
-
-
-@dataclass(frozen=True)
-class Hiding:
-    """A trust model by its name, for whatever number of sites.
-
-    Attributes:
-        colluding: sites that may pool what they know; 1 unless given.
-        quorum: sites that must be in every sum; all of them unless given.
-    """
-
-    trust: str
-    colluding: int | None = None
-    quorum: int | None = None
-
-    def __post_init__(self) -> None:
-        given = [name for name in ("colluding", "quorum") if getattr(self, name) is not None]
-        if given and self.trust != SecureAggregation.name:
-            raise UsageError(
-                f"{' and '.join(given)} means nothing under trust {self.trust!r}; leave it out, or "
-                f"use trust {SecureAggregation.name!r}"
-            )
-
-        colluding = 1 if self.colluding is None else self.colluding
-        if colluding < 1:
-            raise UsageError(f"colluding ({colluding}) must be at least 1")
-        if self.quorum is not None and self.quorum < colluding + 2:
-            raise UsageError(
-                f"quorum ({self.quorum}) must be at least {colluding + 2} where {colluding} of the "
-                "sites may collude, for any number of them"
-            )
-
-    @property
-    def fewest(self) -> int:
-        """The number of sites from which on it is possible."""
-        if self.trust != SecureAggregation.name:
-            return 1
-        return max(LEAST_SITES, self.quorum or 0, 2 + (self.colluding or 0))
-
-    def terms(self, sites: int) -> Aggregation | msgspec.UnsetType:
-        """What a plan for so many sites says about sums."""
-        if self.trust != SecureAggregation.name:
-            return msgspec.UNSET
-        return Aggregation(
-            colluding=1 if self.colluding is None else self.colluding,
-            quorum=sites if self.quorum is None else self.quorum,
-        )
 
 
 def run_study(

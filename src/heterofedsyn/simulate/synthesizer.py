@@ -25,10 +25,11 @@ from heterofedsyn.hub.release import large_delta
 from heterofedsyn.marginals import Counts
 from heterofedsyn.privacy.budget import Conversion
 from heterofedsyn.protocol import Plan
+from heterofedsyn.protocol.plan import Hiding
 from heterofedsyn.schema import Encoded, EncodedTable, Schema, encode
 from heterofedsyn.schema.table import columns_of
 from heterofedsyn.simulate.persons import Heard, check_persons, people_of
-from heterofedsyn.simulate.run import POOLED, Hiding, Watcher, run_study, site_names
+from heterofedsyn.simulate.run import POOLED, Watcher, run_study, site_names
 from heterofedsyn.simulate.split import MOST_SITES, split
 from heterofedsyn.site.counting import Counted, count
 from heterofedsyn.sources import Source, Watch, check_apart, open_source, read, unwatched
@@ -93,7 +94,7 @@ class FederatedSynthesizer:
             "settings": settings_of(self._method),
             "seed": self._seed,
         }
-        fewest = name_sites(range(min(self._hiding.fewest, MOST_SITES)))
+        fewest = name_sites(range(min(self._hiding.fewest(), MOST_SITES)))
         with suppress(PrivacyRefusal):  # noise hangs on the number of sites, which fit knows
             check_feasible(self.encoding, self._plan([*fewest]), self._method)
         self._release: Release | None = None
@@ -266,7 +267,7 @@ class FederatedSynthesizer:
 
     def _plan(self, names: Sequence[str]) -> Plan:
         sites = site_names(self._method, names)
-        return Plan(sites=sites, aggregation=self._hiding.terms(len(sites)), **self._terms)
+        return Plan(sites=sites, aggregation=self._hiding.aggregation(len(sites)), **self._terms)
 
 
 def name_sites(objects: Sequence[Any]) -> dict[str, Any]:
