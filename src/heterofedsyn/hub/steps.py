@@ -6,12 +6,11 @@ kept of `masked`, the votes by what is kept of `agree`: a hub that was stopped s
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
-
-import msgspec
 
 from heterofedsyn.errors import ProtocolError, QuorumLost
 from heterofedsyn.hub.replies import SUM, Absence, Reply, Round, single
@@ -49,7 +48,7 @@ _SHARED = ("query", "asked", "terms", "plan", "roll", "most_rows")
 
 
 @dataclass(frozen=True, eq=False)
-class _Step(Request):
+class _Step(Request, ABC):
     """A step on the way to a sum."""
 
     waits: ClassVar[bool] = True
@@ -74,12 +73,9 @@ class _Step(Request):
         hashes = ((site, digest("message", self.message(site))) for site in self.asked)
         return digest("sent", *(part for pair in hashes for part in pair))
 
+    @abstractmethod
     def message(self, site: str) -> bytes:
-        return encode(self.asks(site))
-
-    def asks(self, site: str) -> msgspec.Struct:
         """The message for a site."""
-        raise NotImplementedError
 
     def _sorted(
         self,
@@ -118,8 +114,8 @@ class AskingKeys(_Step):
     def place(self) -> str:
         return self.step
 
-    def asks(self, site: str) -> AskKey:
-        return AskKey(study=self.plan.fingerprint)
+    def message(self, site: str) -> bytes:
+        return encode(AskKey(study=self.plan.fingerprint))
 
     def check(self, replies: Sequence[Reply]) -> Round:
         offered, absent = self._sorted(
@@ -199,9 +195,9 @@ class AskingVotes(_OfASum):
     kind: ClassVar[type[Said]] = Vote
     step: str = AGREE
 
-    def asks(self, site: str) -> AskVote:
-        hidden = self.hidden
-        return AskVote(study=self.plan.fingerprint, query=hidden.query, members=hidden.members)
+    def message(self, site: str) -> bytes:
+        study, hidden = self.plan.fingerprint, self.hidden
+        return encode(AskVote(study=study, query=hidden.query, members=hidden.members))
 
     def check(self, replies: Sequence[Reply]) -> Round:
         votes, absent = self._sorted(replies, Vote, self.hidden.wrong_vote)
@@ -226,8 +222,8 @@ class AskingOpened(_OfASum):
     votes: tuple[Vote, ...]
     missed: tuple[Absence, ...]
 
-    def asks(self, site: str) -> msgspec.Struct:
-        return self.hidden.asked(site, self.votes)
+    def message(self, site: str) -> bytes:
+        return encode(self.hidden.asked(site, self.votes))
 
     def check(self, replies: Sequence[Reply]) -> Round:
         hidden = self.hidden

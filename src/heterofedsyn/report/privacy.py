@@ -177,6 +177,10 @@ def bound(epsilon: float) -> str:
 def _trust(statement: PrivacyStatement, sites: int) -> str:
     colluding, quorum = statement.colluding, statement.quorum
     if not isinstance(colluding, UnsetType) and not isinstance(quorum, UnsetType):
+        changing = (
+            " Sums over different sites can be compared: where a site missed some of them, its "
+            "noisy size may be seen."
+        )
         return (
             f"Trust model secure-aggregation: nobody sees more of the answers than sums over at "
             f"least {quorum} of {sites} sites, though the hub may lie and "
@@ -186,6 +190,7 @@ def _trust(statement: PrivacyStatement, sites: int) -> str:
             "leak, the answers of one site alone still keep the promise with epsilon = "
             f"{upwards(_alone(statement))} instead of {statement.epsilon:g}. Who takes part is not "
             "hidden, and in a simulation all sites are in one place."
+            f"{changing if quorum < sites else ''}"
         )
     if sites == 1:
         return (
