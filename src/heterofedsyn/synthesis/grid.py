@@ -56,3 +56,16 @@ def group_categories(counts: Floats, threshold: float) -> Integers:
 def grouped(counts: Floats, groups: Integers) -> Floats:
     """Counts of groups from counts of values."""
     return np.bincount(groups, counts, int(groups.max()) + 1).astype(np.float64)
+
+
+def halved(groups: Integers, counts: Floats) -> Integers:
+    """The same groups, or, where there is only one, two of about the same size.
+
+    >>> halved(np.zeros(4, dtype=np.int64), np.array([0.0, 1, 8, 1])).tolist()
+    [0, 0, 1, 1]
+    """
+    if groups.size < 2 or groups.max() > 0:
+        return groups
+    before = np.cumsum(counts)[:-1]
+    cut = int(np.abs(2 * before - counts.sum()).argmin())
+    return (np.arange(groups.size) > cut).astype(np.int64)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from heterofedsyn.hub.methods.wavetree import waved
+from heterofedsyn.hub.methods.grouping import waved
 from heterofedsyn.hub.planning.cost import Planned
 from heterofedsyn.hub.planning.dryrun import Finding
 from heterofedsyn.marginals.statistics import haar_levels

@@ -1,0 +1,127 @@
+"""Pairs that must be measured, whatever the scores say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from heterofedsyn._registry import Value
+from heterofedsyn._words import count
+from heterofedsyn.errors import UsageError
+from heterofedsyn.protocol.limits import MOST_INTEGERS
+from heterofedsyn.schema import Clique, Domain
+
+MEASURE = "measure"
+"""The setting that names them, of every method that measures pairs."""
+
+_NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^",;]*?))\s*(?=[,;]|$)')
+
+
+def read_pairs(text: str) -> tuple[tuple[str, str], ...]:
+    """The pairs of a setting: columns with a comma between, pairs with a semicolon.
+
+    >>> read_pairs('sex,diagnosis; "height, cm",age')
+    (('sex', 'diagnosis'), ('height, cm', 'age'))
+
+    Raises:
+        UsageError: showing how a pair is written.
+    """
+    pairs: list[list[str]] = [[]]
+    place = 0
+    while text.strip():
+        name = _NAME.match(text, place)
+        if name is None:
+            raise _unreadable(text)
+        quoted, bare = name.groups()
+        pairs[-1].append(bare if quoted is None else quoted.replace('""', '"'))
+        place = name.end()
+        if place == len(text):
+            break
+        if text[place] == ";":
+            pairs.append([])
+        place += 1
+    read = []
+    for names in pairs:
+        if names in ([], [""]):  # a semicolon too many
+            continue
+        if len(names) != 2 or "" in names:
+            raise _unreadable(text)
+        first, second = names
+        if first == second:
+            raise UsageError(f"measure: a pair has two columns, not {first!r} twice")
+        read.append((first, second))
+    return tuple(read)
+
+
+def write_pairs(pairs: Iterable[Sequence[str]]) -> str:
+    """The setting that `read_pairs` reads.
+
+    >>> write_pairs([("sex", "diagnosis"), ("height, cm", "age")])
+    'sex,diagnosis;"height, cm",age'
+
+    Raises:
+        UsageError: if something is no pair.
+    """
+    texts = []
+    for pair in pairs:
+        if isinstance(pair, str) or len(pair) != 2:
+            raise UsageError(
+                "measure must be a list of pairs of columns, such as [('sex', 'diagnosis')]"
+            )
+        texts.append(",".join(map(_written, pair)))
+    return ";".join(texts)
+
+
+def with_pairs(settings: Mapping[str, Value], pairs: Iterable[Sequence[str]]) -> dict[str, Value]:
+    """Settings that name these pairs too."""
+    named = write_pairs(pairs)
+    if named and MEASURE in settings:
+        raise UsageError("give either measure or the setting of that name, not both")
+    return {**settings, MEASURE: named} if named else dict(settings)
+
+
+def asked_pairs(domain: Domain, measure: str) -> tuple[Clique, ...]:
+    """The pairs of a setting in domain order, each once.
+
+    Raises:
+        UsageError: naming a column that there is not, or that can depend on nothing.
+    """
+    found: dict[Clique, None] = {}
+    for names in read_pairs(measure):
+        for name in names:
+            if domain.size(name) < 2:
+                raise UsageError(
+                    f"measure: column {name!r} has one value and can depend on nothing; leave "
+                    "its pairs out"
+                )
+        found[domain.clique(*names)] = None
+    return tuple(found)
+
+
+def asked_flat(domain: Domain, measure: str) -> tuple[Clique, ...]:
+    """The same, where every cell of a pair is asked for.
+
+    Raises:
+        UsageError: if they are more than one answer has room for.
+    """
+    pairs = asked_pairs(domain, measure)
+    cells = sum(map(domain.cells, pairs))
+    if cells > MOST_INTEGERS:
+        raise UsageError(
+            f"measure: {count(len(pairs), 'pair')} with {cells:,} cells, more than the "
+            f"{MOST_INTEGERS:,} of one answer; name fewer pairs, take fewer bins, or use wavetree"
+        )
+    return pairs
+
+
+def _written(name: str) -> str:
+    if name != name.strip() or not name or any(mark in name for mark in ',;"'):
+        return '"' + name.replace('"', '""') + '"'
+    return name
+
+
+def _unreadable(text: str) -> UsageError:
+    return UsageError(
+        f"measure={text!r} must name pairs of columns, such as sex,diagnosis or "
+        'sex,diagnosis;"height, cm",age'
+    )
