@@ -87,12 +87,22 @@ class Pgm:
                 known[self] = structure, tables
             return known[self]
 
-    def structure(self, estimates: Estimates) -> Structure:
-        """Which pairs the model holds; known before anything is fitted.
+    def check_pairs(self, domain: Domain) -> None:
+        """Refuse columns of which it could hold no pair with all its cells.
 
         Raises:
-            UsageError: if it can hold none of them.
+            UsageError: naming the smallest.
         """
+        least = min(domain.pairs(), key=domain.cells, default=())
+        if domain.cells(least) > self.largest:
+            raise UsageError(
+                f"synthesizer pgm cannot hold any pair: even {least} has {domain.cells(least):,} "
+                f"cells, largest is {self.largest:,}; raise largest, use fewer bins, or "
+                "synthesizer=tree"
+            )
+
+    def structure(self, estimates: Estimates) -> Structure:
+        """Which pairs the model holds, perhaps none; known before anything is fitted."""
         grid, weights = estimates.grid, estimates.residuals
         everything = eliminate(weights, grid)
         widest = max(everything, key=grid.cells, default=())
@@ -102,13 +112,6 @@ class Pgm:
         for pair in sorted(weights, key=lambda pair: -weights[pair]):
             if max(map(grid.cells, eliminate([*held, pair], grid))) <= self.largest:
                 held.append(pair)
-        if not held:
-            least = min(weights, key=grid.cells)
-            raise UsageError(
-                f"synthesizer pgm cannot hold any of {len(weights)} pairs: even {least} has "
-                f"{grid.cells(least)} cells, largest is {self.largest}; raise largest, use fewer "
-                "bins, or synthesizer=tree"
-            )
         left_out = tuple(pair for pair in weights if pair not in held)
         return Structure(grid, tuple(held), eliminate(held, grid), left_out, widest)
 
