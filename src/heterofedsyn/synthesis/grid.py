@@ -7,10 +7,17 @@ import numpy as np
 from heterofedsyn._arrays import Floats, Integers
 
 
-def group_ordered(counts: Floats, threshold: float, *, last_apart: bool = False) -> Integers:
+def group_ordered(
+    counts: Floats,
+    threshold: float,
+    classes: Integers | None = None,
+    *,
+    last_apart: bool = False,
+) -> Integers:
     """A group number for every value of an ordered attribute; groups are stretches.
 
     Args:
+        classes: values of different ones are not put together.
         last_apart: the last value is no neighbour of the one before it (it stands for missing).
 
     >>> group_ordered(np.array([5.0, 5, 1, 1, 1, 9]), 8.0).tolist()
@@ -18,6 +25,10 @@ def group_ordered(counts: Floats, threshold: float, *, last_apart: bool = False)
     """
     if counts.size <= 2:
         return np.arange(counts.size)
+    if classes is not None:
+        stretches = np.split(counts, np.flatnonzero(np.diff(classes)) + 1)
+        parts = [group_ordered(own, threshold) for own in stretches[:-1]]
+        return _numbered([*parts, group_ordered(stretches[-1], threshold, last_apart=last_apart)])
     groups = np.zeros(counts.size, dtype=np.int64)
     current = float(counts[0])
     for value in range(1, counts.size):
@@ -33,14 +44,28 @@ def group_ordered(counts: Floats, threshold: float, *, last_apart: bool = False)
     return groups
 
 
-def group_categories(counts: Floats, threshold: float) -> Integers:
+def group_categories(counts: Floats, threshold: float, classes: Integers | None = None) -> Integers:
     """A group number for every category: frequent ones alone, the rest together.
+
+    Args:
+        classes: categories of different ones are not put together.
 
     >>> group_categories(np.array([50.0, 1, 40, 2]), 20.0).tolist()
     [0, 2, 1, 2]
     """
     if counts.size <= 2:
         return np.arange(counts.size)
+    if classes is None:
+        return _rare_together(counts, threshold)
+    members = [np.flatnonzero(classes == own) for own in range(int(classes.max()) + 1)]
+    groups = np.empty(counts.size, dtype=np.int64)
+    groups[np.concatenate(members)] = _numbered(
+        [_rare_together(counts[own], threshold) for own in members if own.size]
+    )
+    return groups
+
+
+def _rare_together(counts: Floats, threshold: float) -> Integers:
     kept = counts >= threshold / 4
     groups = np.cumsum(kept) - 1
     rest = float(counts[~kept].sum())
@@ -51,6 +76,12 @@ def group_categories(counts: Floats, threshold: float) -> Integers:
             together = int(groups[smallest])
         groups[~kept] = together
     return groups
+
+
+def _numbered(parts: list[Integers]) -> Integers:
+    """Groups of several parts, each with numbers of its own."""
+    many = np.cumsum([0, *(int(part.max()) + 1 for part in parts)])
+    return np.concatenate([part + first for part, first in zip(parts, many[:-1], strict=True)])
 
 
 def grouped(counts: Floats, groups: Integers) -> Floats:

@@ -20,6 +20,7 @@ from heterofedsyn.synthesis.allocation import allocate, allocate_within
 from heterofedsyn.synthesis.estimates import Estimates
 from heterofedsyn.synthesis.stopping import step
 from heterofedsyn.synthesis.targets import Targets
+from heterofedsyn.synthesis.zeros import possible_cells
 
 MOST_ITERATIONS = 10_000
 MOST_CLIQUE = 2**20
@@ -84,6 +85,7 @@ class Pgm:
                     said = structure.describe(self.largest)
                     warnings.warn(said, HeterofedsynWarning, stacklevel=3)
                 tables = _fit(estimates, structure, self.iterations) if structure.pairs else {}
+                _empty(tables, estimates)
                 known[self] = structure, tables
             return known[self]
 
@@ -221,6 +223,18 @@ def _fit(estimates: Estimates, structure: Structure, iterations: int) -> dict[Cl
             clique: np.asarray(model.marginals[numbered(clique)].values, dtype=np.float64)
             for clique in structure.maximal
         }
+
+
+def _empty(tables: dict[Clique, Floats], estimates: Estimates) -> None:
+    """Take out of the model what mirror descent left in cells that rules forbid."""
+    cells = possible_cells(estimates.schema, estimates.groups, estimates.pairs)
+    for clique, table in tables.items():
+        kept = table
+        for pair, can in cells.items():
+            if {*pair} <= {*clique}:
+                others = [axis for axis, name in enumerate(clique) if name not in pair]
+                kept = kept * np.expand_dims(can, others)
+        tables[clique] = kept
 
 
 def _draw(

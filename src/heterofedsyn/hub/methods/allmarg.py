@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from heterofedsyn.hub.methods.base import Method, Model, Outcome, Setting
-from heterofedsyn.hub.methods.forced import asked_flat, read_pairs
+from heterofedsyn.hub.methods.forced import forced_flat, read_pairs
 from heterofedsyn.hub.methods.stages import check_share, measured, one_ways
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.schema import Clique
@@ -41,5 +41,5 @@ class AllMarg(Method):
 
     def choose(self, setting: Setting) -> Sequence[Clique]:
         """Which pairs to measure: all, so that asking for one changes nothing."""
-        asked_flat(setting.domain, self.measure)
+        forced_flat(setting.schema, self.measure)
         return setting.domain.pairs()

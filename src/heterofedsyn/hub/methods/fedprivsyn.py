@@ -11,7 +11,7 @@ import numpy as np
 
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
-from heterofedsyn.hub.methods.forced import asked_flat, read_pairs
+from heterofedsyn.hub.methods.forced import forced_flat, read_pairs
 from heterofedsyn.hub.methods.scores import Glimpse, root
 from heterofedsyn.hub.methods.stages import (
     check_share,
@@ -64,7 +64,7 @@ class FedPrivSyn(Method):
 
     def forced(self, setting: Setting) -> tuple[Clique, ...]:
         """Pairs that are measured whatever the scores say."""
-        return asked_flat(setting.domain, self.measure)
+        return forced_flat(setting.schema, self.measure)
 
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
         forced = self.forced(setting)

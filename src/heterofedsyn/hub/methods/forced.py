@@ -1,4 +1,4 @@
-"""Pairs that must be measured, whatever the scores say."""
+"""Pairs that must be measured, whatever the scores say: asked for, or tied together by rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from heterofedsyn._registry import Value
 from heterofedsyn._words import count
 from heterofedsyn.errors import UsageError
 from heterofedsyn.protocol.limits import MOST_INTEGERS
-from heterofedsyn.schema import Clique, Domain
+from heterofedsyn.schema import Clique, Schema
 
 MEASURE = "measure"
 """The setting that names them, of every method that measures pairs."""
@@ -80,38 +80,68 @@ def with_pairs(settings: Mapping[str, Value], pairs: Iterable[Sequence[str]]) ->
     return {**settings, MEASURE: named} if named else dict(settings)
 
 
-def asked_pairs(domain: Domain, measure: str) -> tuple[Clique, ...]:
+def asked_pairs(schema: Schema, measure: str) -> tuple[Clique, ...]:
     """The pairs of a setting in domain order, each once.
+
+    A column that follows from another is measured through that one.
 
     Raises:
         UsageError: naming a column that there is not, or that can depend on nothing.
     """
     found: dict[Clique, None] = {}
     for names in read_pairs(measure):
-        for name in names:
-            if domain.size(name) < 2:
-                raise UsageError(
-                    f"measure: column {name!r} has one value and can depend on nothing; leave "
-                    "its pairs out"
-                )
-        found[domain.clique(*names)] = None
+        own = [_measured(schema, name) for name in names]
+        if own[0] == own[1]:
+            raise UsageError(
+                f"measure: of {names[0]!r} and {names[1]!r} one follows from the other"
+            )
+        found[schema.domain.clique(*own)] = None
     return tuple(found)
 
 
-def asked_flat(domain: Domain, measure: str) -> tuple[Clique, ...]:
-    """The same, where every cell of a pair is asked for.
+def ruled_pairs(schema: Schema) -> tuple[Clique, ...]:
+    """The pairs that rules tie together."""
+    domain = schema.domain
+    return tuple(pair for pair in schema.rulebook.pairs if min(domain.shape(pair)) > 1)
+
+
+def forced_flat(schema: Schema, measure: str) -> tuple[Clique, ...]:
+    """Both, where every cell of a pair is asked for; of those by rules what there is room for.
 
     Raises:
-        UsageError: if they are more than one answer has room for.
+        UsageError: if those asked for are more than one answer has room for.
     """
-    pairs = asked_pairs(domain, measure)
+    domain, pairs = schema.domain, asked_pairs(schema, measure)
     cells = sum(map(domain.cells, pairs))
     if cells > MOST_INTEGERS:
         raise UsageError(
             f"measure: {count(len(pairs), 'pair')} with {cells:,} cells, more than the "
             f"{MOST_INTEGERS:,} of one answer; name fewer pairs, take fewer bins, or use wavetree"
         )
-    return pairs
+    room = MOST_INTEGERS - cells
+    others = []
+    for pair in ruled_pairs(schema):
+        if pair not in pairs and domain.cells(pair) <= room:
+            room -= domain.cells(pair)
+            others.append(pair)
+    return *pairs, *others
+
+
+def _measured(schema: Schema, name: str) -> str:
+    """The column by which one is measured."""
+    sources = {rule.target: rule.source for rule, _ in schema.rulebook.derived}
+    at = name
+    while at in sources:
+        at = sources[at]
+    if at in (column.name for column in schema.columns) and at not in schema.domain.names:
+        raise UsageError(
+            f"measure: column {name!r} is a key, which is never measured; leave it out"
+        )
+    if schema.domain.size(at) < 2:
+        raise UsageError(
+            f"measure: column {name!r} has one value and can depend on nothing; leave its pairs out"
+        )
+    return at
 
 
 def _written(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
 from heterofedsyn.hub.methods.fedprivsyn import NO_PAIR, ONE_ATTRIBUTE
-from heterofedsyn.hub.methods.forced import asked_flat, read_pairs
+from heterofedsyn.hub.methods.forced import forced_flat, read_pairs
 from heterofedsyn.hub.methods.stages import (
     check_share,
     fitting,
@@ -47,7 +47,7 @@ class PrivSyn(Method):
         return (later_pairs("pairs", setting.domain, len(setting.domain.pairs()), left),)
 
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
-        forced = asked_flat(setting.domain, self.measure)
+        forced = forced_flat(setting.schema, self.measure)
         pairs = [pair for pair in setting.domain.pairs() if pair not in forced]
         if not pairs and not forced:
             targets = yield from one_ways(setting, setting.budget)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from heterofedsyn.hub.methods.allmarg import AllMarg
 from heterofedsyn.hub.methods.base import Setting
-from heterofedsyn.hub.methods.forced import asked_flat
+from heterofedsyn.hub.methods.forced import forced_flat
 from heterofedsyn.schema import Clique
 
 
@@ -20,7 +20,7 @@ class RandMarg(AllMarg):
 
     def choose(self, setting: Setting) -> Sequence[Clique]:
         """How many uniformly in 1..m, then which, beside those that must be measured."""
-        forced = asked_flat(setting.domain, self.measure)
+        forced = forced_flat(setting.schema, self.measure)
         pairs = setting.domain.pairs()
         if not pairs:
             return pairs

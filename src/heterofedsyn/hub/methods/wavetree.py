@@ -11,8 +11,14 @@ from typing import ClassVar
 from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn.hub.methods.attempts import INDEPENDENT, Mode
 from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
-from heterofedsyn.hub.methods.forced import asked_pairs, read_pairs
-from heterofedsyn.hub.methods.grouping import dependence, grouped_pairs, most_groups, waved
+from heterofedsyn.hub.methods.forced import asked_pairs, read_pairs, ruled_pairs
+from heterofedsyn.hub.methods.grouping import (
+    dependence,
+    grouped_pairs,
+    kept_classes,
+    most_groups,
+    waved,
+)
 from heterofedsyn.hub.methods.stages import check_between, check_share
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.statistics import (
@@ -166,8 +172,9 @@ class WaveTree(Method):
         ]
 
     def _forced(self, setting: Setting) -> tuple[Clique, ...]:
-        """Pairs that are measured in any mode, those with the label included."""
-        return asked_pairs(setting.domain, self.measure)
+        """Pairs that are measured where any are, those with the label included."""
+        asked = asked_pairs(setting.schema, self.measure)
+        return *asked, *(pair for pair in ruled_pairs(setting.schema) if pair not in asked)
 
     def _most_pairs(self, setting: Setting, mode: Mode) -> int:
         """All pairs with the label and a spanning tree of the rest, however few were planned."""
@@ -184,7 +191,8 @@ class WaveTree(Method):
         return Ask("total", ((Total(), budget),))
 
     def _most_cells(self, setting: Setting, pairs: Sequence[Clique], groups: float) -> list[int]:
-        most = {column.name: most_groups(column, groups) for column in setting.schema.measured}
+        schema = setting.schema
+        most = {column.name: most_groups(schema, column, groups) for column in schema.measured}
         return [most[first] * most[second] for first, second in pairs]
 
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
@@ -202,7 +210,9 @@ class WaveTree(Method):
         n = max(SMALLEST_TOTAL, targets.total)
         values, _ = denoising.one_ways(targets)
         # SELECT
-        fine = self.grid(setting.schema, values, n, min(self.finest, mode.resolution(n)))
+        fine = self.grid(
+            setting.schema, values, n, min(self.finest, mode.resolution(n)), by_rules=True
+        )
         for name in {name for pair in self._forced(setting) for name in pair}:
             fine[name] = halved(fine[name], values[name])
         label = setting.schema.label
@@ -240,8 +250,8 @@ class WaveTree(Method):
         labelled = setting.schema.label is not None
         share = 1 - self.total - self.one_way - self.score
 
-        asked = self._forced(setting)
-        forced = tuple(pair for pair in asked if setting.schema.label not in pair)
+        asked = asked_pairs(setting.schema, self.measure)
+        forced = tuple(p for p in self._forced(setting) if setting.schema.label not in p)
         certain = len(forced) + others * labelled if forced else 0
 
         def attempt(name: str, planned: float, pairs: float, scores: float, needed: float) -> Mode:
@@ -286,16 +296,30 @@ class WaveTree(Method):
         return tuple(parts)
 
     def grid(
-        self, schema: Schema, values: Mapping[str, Floats], n: float, groups: float
+        self,
+        schema: Schema,
+        values: Mapping[str, Floats],
+        n: float,
+        groups: float,
+        *,
+        by_rules: bool = False,
     ) -> dict[str, Integers]:
-        """A group for every value of every attribute; MATH section 5.3."""
+        """A group for every value of every attribute; MATH section 5.3.
+
+        Args:
+            by_rules: whether values that rules tell apart stay apart.
+        """
         threshold = n / groups
-        return {
-            column.name: group_ordered(values[column.name], threshold, last_apart=column.nullable)
-            if column.ordered
-            else group_categories(values[column.name], threshold)
-            for column in schema.measured
-        }
+        grid = {}
+        for column in schema.measured:
+            own = values[column.name]
+            classes = kept_classes(schema, column, groups) if by_rules else None
+            if column.ordered:
+                last = column.nullable
+                grid[column.name] = group_ordered(own, threshold, classes, last_apart=last)
+            else:
+                grid[column.name] = group_categories(own, threshold, classes)
+        return grid
 
     def choose(
         self, domain: Domain, label: str | None, scores: Mapping[Clique, float], mode: Mode
