@@ -27,7 +27,7 @@ class Consistency:
 
     def check(self, targets: Targets) -> None:
         """Every attribute needs flat counts, and nothing but flat counts is understood."""
-        if targets.levels or targets.grids:
+        if targets.levels or targets.grids or targets.tiers:
             raise ReleaseError("the model holds something else than totals and flat counts")
         if any(single not in targets.marginals for single in targets.domain.singles()):
             raise ReleaseError("the model does not count every column by itself")

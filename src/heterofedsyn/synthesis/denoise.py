@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from heterofedsyn.synthesis.copula import normal_base
 from heterofedsyn.synthesis.estimates import Estimates, missing_apart
 from heterofedsyn.synthesis.grid import grouped
 from heterofedsyn.synthesis.haar import rebuild_haar
+from heterofedsyn.synthesis.hierarchy import rebuild_tiers, within
 from heterofedsyn.synthesis.targets import Targets
 from heterofedsyn.synthesis.zeros import (
     TINY,
@@ -77,6 +79,14 @@ class Denoising:
             raise ReleaseError("the model does not hold every difference of a column")
         if any({*own} != {*range(max(own) + 1)} for own in grid.values()):
             raise ReleaseError("the model's grid has a group without values")
+        for name, tiers in targets.tiers.items():
+            maps = [groups for groups, _ in tiers]
+            if name in targets.levels:
+                raise ReleaseError("the model holds differences and groups of one column")
+            if any(np.unique(groups).size != groups.max() + 1 for groups in maps):
+                raise ReleaseError("the model's grid has a group without values")
+            if not all(within(finer, coarser) for coarser, finer in pairwise(maps)):
+                raise ReleaseError("the model's groups of a column do not lie within each other")
 
     def estimate(self, targets: Targets) -> Estimates:
         """1-ways over values, pairs over groups."""
@@ -98,8 +108,8 @@ class Denoising:
             for pair, noisy in observed.items():
                 if name in pair:
                     axis = 1 - pair.index(name)
-                    own, weight = _summed(noisy, axis, cells.get(pair))
-                    sums.append(own)
+                    summed, weight = _summed(noisy, axis, cells.get(pair))
+                    sums.append(summed)
                     weights.append(weight)
             mean = _weighted(sums, weights)
             can = there.get(name)
@@ -127,7 +137,12 @@ class Denoising:
         precision: dict[str, float] = {}
         for name in targets.domain.names:
             never = targets.schema.rulebook.never_alone(name)
-            if (name,) in targets.marginals:  # the one whose error a release states
+            if name in targets.tiers:
+                tiers = targets.tiers[name]
+                can = np.ones(targets.domain.size(name), np.bool_) if never is None else ~never
+                values[name] = rebuild_tiers(tiers, targets.marginals.get((name,)), total, can)
+                precision[name] = 1 / tiers[0][1].variance
+            elif (name,) in targets.marginals:  # the one whose error a release states
                 flat = targets.marginals[(name,)]
                 if never is None:
                     shift = (total - flat.values.sum()) / flat.values.size
@@ -192,8 +207,9 @@ def _summed(noisy: Noisy, axis: int, possible: Mask | None) -> tuple[Floats, flo
 def _weighted(sums: list[Floats], weights: list[float | Floats]) -> Floats:
     """The mean of several estimates of the same groups."""
     stacked = np.stack(sums)
-    if not any(isinstance(weight, np.ndarray) for weight in weights):
-        mean: Floats = np.average(stacked, axis=0, weights=weights)
+    alike = [weight for weight in weights if not isinstance(weight, np.ndarray)]
+    if len(alike) == len(weights):
+        mean: Floats = np.average(stacked, axis=0, weights=alike)
         return mean
     own = np.stack([np.broadcast_to(weight, stacked.shape[1]) for weight in weights])
     mean = np.average(stacked, axis=0, weights=own)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
@@ -44,11 +46,18 @@ def group_ordered(
     return groups
 
 
-def group_categories(counts: Floats, threshold: float, classes: Integers | None = None) -> Integers:
+def group_categories(
+    counts: Floats,
+    threshold: float,
+    classes: Integers | None = None,
+    levels: Sequence[Integers] = (),
+) -> Integers:
     """A group number for every category: frequent ones alone, the rest together.
 
     Args:
         classes: categories of different ones are not put together.
+        levels: coarser groups, those with the fewest first; the rest of one stays together, if
+            that is frequent.
 
     >>> group_categories(np.array([50.0, 1, 40, 2]), 20.0).tolist()
     [0, 2, 1, 2]
@@ -56,16 +65,22 @@ def group_categories(counts: Floats, threshold: float, classes: Integers | None 
     if counts.size <= 2:
         return np.arange(counts.size)
     if classes is None:
-        return _rare_together(counts, threshold)
+        return _rare_together(counts, threshold, levels)
     members = [np.flatnonzero(classes == own) for own in range(int(classes.max()) + 1)]
     groups = np.empty(counts.size, dtype=np.int64)
     groups[np.concatenate(members)] = _numbered(
-        [_rare_together(counts[own], threshold) for own in members if own.size]
+        [
+            _rare_together(counts[own], threshold, [level[own] for level in levels])
+            for own in members
+            if own.size
+        ]
     )
     return groups
 
 
-def _rare_together(counts: Floats, threshold: float) -> Integers:
+def _rare_together(counts: Floats, threshold: float, levels: Sequence[Integers] = ()) -> Integers:
+    if levels:
+        return _rare_upwards(counts, threshold, levels)
     kept = counts >= threshold / 4
     groups = np.cumsum(kept) - 1
     rest = float(counts[~kept].sum())
@@ -75,6 +90,24 @@ def _rare_together(counts: Floats, threshold: float) -> Integers:
             smallest = np.flatnonzero(kept)[int(counts[kept].argmin())]
             together = int(groups[smallest])
         groups[~kept] = together
+    return groups
+
+
+def _rare_upwards(counts: Floats, threshold: float, levels: Sequence[Integers]) -> Integers:
+    """What is rare among values joins others of its group, level by level up to all of them."""
+    groups = np.full(counts.size, -1, np.int64)
+    masses: list[float] = []
+    for level in (np.arange(counts.size), *reversed(levels)):
+        left = np.flatnonzero(groups < 0)
+        mass = np.bincount(level[left], counts[left], int(level.max()) + 1)
+        kept = mass >= threshold / 4
+        number = np.where(kept, len(masses) + np.cumsum(kept) - 1, -1)
+        groups[left] = number[level[left]]
+        masses += mass[kept].tolist()
+    rest = groups < 0
+    if rest.any():
+        small = bool(masses) and float(counts[rest].sum()) < threshold / 16
+        groups[rest] = int(np.argmin(masses)) if small else len(masses)
     return groups
 
 

@@ -23,7 +23,7 @@ def possible_cells(
     schema: Schema, groups: Mapping[str, Integers], pairs: Iterable[Clique]
 ) -> dict[Clique, Mask]:
     """The cells that a row can be in, of those pairs that have others."""
-    found = {}
+    found: dict[Clique, Mask] = {}
     for first, second in pairs:
         never = schema.rulebook.impossible(first, second, groups[first], groups[second])
         if never is not None:
@@ -46,8 +46,8 @@ def possible_groups(
             found[name] = np.bincount(groups[name], ~never) > 0
     for pair, can in cells.items():
         for axis, name in enumerate(pair):
-            here = can.any(axis=1 - axis)
-            found[name] = found[name] & here if name in found else here
+            here: Mask = np.asarray(can.any(axis=1 - axis))
+            found[name] = np.asarray(found[name] & here) if name in found else here
     # Rules that leave nothing are for whoever draws rows to refuse.
     return {name: can for name, can in found.items() if can.any() and not can.all()}
 

@@ -14,6 +14,10 @@ from heterofedsyn.schema import Clique, Schema
 MEASURE = "measure"
 """The setting that names them, of every method that measures pairs."""
 
+MOST_RULED_CELLS = 256
+"""Of a pair that is measured for a rule's sake, cell by cell. More drown in noise, and all other
+pairs with them; larger ones are scored like any, and rows that break a rule are mended."""
+
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^",;]*?))\s*(?=[,;]|$)')
 
 
@@ -106,7 +110,7 @@ def ruled_pairs(schema: Schema) -> tuple[Clique, ...]:
 
 
 def forced_flat(schema: Schema, measure: str) -> tuple[Clique, ...]:
-    """Both, where every cell of a pair is asked for; of those by rules what there is room for.
+    """Both, where every cell of a pair is asked for; of those by rules the small ones.
 
     Raises:
         UsageError: if those asked for are more than one answer has room for.
@@ -118,13 +122,8 @@ def forced_flat(schema: Schema, measure: str) -> tuple[Clique, ...]:
             f"measure: {count(len(pairs), 'pair')} with {cells:,} cells, more than the "
             f"{MOST_INTEGERS:,} of one answer; name fewer pairs, take fewer bins, or use wavetree"
         )
-    room = MOST_INTEGERS - cells
-    others = []
-    for pair in ruled_pairs(schema):
-        if pair not in pairs and domain.cells(pair) <= room:
-            room -= domain.cells(pair)
-            others.append(pair)
-    return *pairs, *others
+    small = [pair for pair in ruled_pairs(schema) if domain.cells(pair) <= MOST_RULED_CELLS]
+    return *pairs, *(pair for pair in small if pair not in pairs)
 
 
 def _measured(schema: Schema, name: str) -> str:

@@ -20,9 +20,9 @@ from heterofedsyn.hub.methods.grouping import (
     waved,
 )
 from heterofedsyn.hub.methods.stages import check_between, check_share
+from heterofedsyn.hub.methods.tiers import Tiers, hierarchy, worth_asking
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.statistics import (
-    Flat,
     Haar,
     Statistic,
     Total,
@@ -30,7 +30,7 @@ from heterofedsyn.marginals.statistics import (
     kind_of,
 )
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.schema import Clique, Domain, Schema, with_atoms
+from heterofedsyn.schema import Clique, Column, Domain, Schema, with_atoms
 from heterofedsyn.synthesis import Denoising, Synthesizer, Targets, Tree
 from heterofedsyn.synthesis.denoise import SMALLEST_TOTAL
 from heterofedsyn.synthesis.forest import spanning_forest
@@ -107,7 +107,7 @@ class WaveTree(Method):
         """What rounds after the total cost depends on the mode it leads to."""
         modes = list(self.modes(setting).values())
         _, rest = self._first_and_rest(setting)
-        ones = self.one_way_parts(setting, rest, modes[0])
+        ones = self.one_way_parts(setting, rest, modes[0], None)
         later = Later(
             "one-way",
             tuple(sorted({kind_of(statistic) for statistic, _ in ones})),
@@ -123,7 +123,7 @@ class WaveTree(Method):
         mode = self.mode(setting, rows)
         first, rest = self._first_and_rest(setting)
         for_ones, _, for_pairs = mode.split(rest)
-        ones = Ask("one-way", self.one_way_parts(setting, for_ones, mode))
+        ones = Ask("one-way", self.one_way_parts(setting, for_ones, mode, rows))
         if not self._scored_pairs(setting):
             for_pairs = mode.all_pairs(rest)
         # The final number of rows may differ from the first noisy one; three of its sigmas more.
@@ -196,6 +196,7 @@ class WaveTree(Method):
         return [most[first] * most[second] for first, second in pairs]
 
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
+        forced = self._forced(setting)  # refuses what cannot be before anything is asked
         first, rest = self._first_and_rest(setting)
         round_ = yield self._ask_total(first)
         denoising = Denoising(self.spread, self.calm, self.edge)
@@ -203,7 +204,8 @@ class WaveTree(Method):
         mode = self.mode(setting, targets.total)
         for_ones, for_scores, for_pairs = mode.split(rest)
         # MEASURE 1-ways
-        round_ = yield Ask("one-way", self.one_way_parts(setting, for_ones, mode))
+        parts = self.one_way_parts(setting, for_ones, mode, targets.total)
+        round_ = yield Ask("one-way", parts)
         targets = targets.with_measured(round_.measurements())
         if not mode.planned:
             return self._outcome(targets, {}, mode)
@@ -213,7 +215,7 @@ class WaveTree(Method):
         fine = self.grid(
             setting.schema, values, n, min(self.finest, mode.resolution(n)), by_rules=True
         )
-        for name in {name for pair in self._forced(setting) for name in pair}:
+        for name in {name for pair in forced for name in pair}:
             fine[name] = halved(fine[name], values[name])
         label = setting.schema.label
         scores: dict[Clique, float] = {}
@@ -275,25 +277,46 @@ class WaveTree(Method):
         return modes
 
     def one_way_parts(
-        self, setting: Setting, budget: Budget, mode: Mode
+        self, setting: Setting, budget: Budget, mode: Mode, n: float | None
     ) -> tuple[tuple[Statistic, Budget], ...]:
-        """Haar levels of ordered attributes, flat counts of the others, each with its price.
+        """Haar levels of ordered attributes, counts of the others, each with its price.
 
         Where no pair is worth measuring, no single value of many is either: shares are equal then,
         since the first levels of a wide attribute need no more than a narrow one does.
+
+        Args:
+            n: rows, on which it hangs what is asked of columns with a hierarchy; without it,
+                everything that might be.
         """
-        domain = setting.domain
-        even = mode.independent
-        shares = budget.split(*(1 if even else math.sqrt(size) for size in domain.sizes))
+        columns = setting.schema.measured
+        shares = self._one_way_shares(budget, mode, [column.size for column in columns])
+        tiers = [
+            self._tiers(setting, column, share, n)
+            for column, share in zip(columns, shares, strict=True)
+        ]
+        if not all(own.values for own in tiers):
+            widths = [own.width(column) for own, column in zip(tiers, columns, strict=True)]
+            shares = self._one_way_shares(budget, mode, widths)
         parts: list[tuple[Statistic, Budget]] = []
-        for name, share in zip(domain.names, shares, strict=True):
-            levels = haar_levels(domain.size(name))
-            if waved(setting.schema.column(name).ordered, domain.size(name)):
-                prices = share.evenly(levels)
-                parts += [(Haar((name,), level), p) for level, p in enumerate(prices)]
+        for column, own, share in zip(columns, tiers, shares, strict=True):
+            if waved(column.ordered, column.size):
+                prices = share.evenly(haar_levels(column.size))
+                parts += [(Haar((column.name,), level), p) for level, p in enumerate(prices)]
             else:
-                parts.append((Flat((name,)), share))
+                parts += own.parts(share)
         return tuple(parts)
+
+    def _one_way_shares(
+        self, budget: Budget, mode: Mode, widths: Sequence[int]
+    ) -> tuple[Budget, ...]:
+        return budget.split(*(1 if mode.independent else math.sqrt(width) for width in widths))
+
+    def _tiers(self, setting: Setting, column: Column, share: Budget, n: float | None) -> Tiers:
+        levels = () if column.ordered else hierarchy(setting.schema, column)
+        if n is None:
+            return Tiers(column.name, levels)
+        sigma = math.sqrt(setting.variance_factor / (2 * share.rho)) if share.rho else math.inf
+        return worth_asking(levels, column, n, sigma)
 
     def grid(
         self,
@@ -318,7 +341,8 @@ class WaveTree(Method):
                 last = column.nullable
                 grid[column.name] = group_ordered(own, threshold, classes, last_apart=last)
             else:
-                grid[column.name] = group_categories(own, threshold, classes)
+                levels = hierarchy(schema, column)
+                grid[column.name] = group_categories(own, threshold, classes, levels)
         return grid
 
     def choose(
