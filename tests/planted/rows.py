@@ -200,3 +200,24 @@ def _(true: Any, own: at.FederatedSynthesizer, encoded: Any, sites: int, kind: s
         return true(own, encoded, sites, kind)
     finally:
         own._noise_seed = kept
+
+
+@coupling(
+    "a row that breaks a rule takes its batch with it",
+    r"a row counts as another among others",
+    "a row by itself",
+)
+@instead_of(at.Rulebook.contradicted)
+def _(true: Any, book: at.Rulebook, readings: Any, fits: Any) -> Any:
+    return {rule: fits & mask.any() for rule, mask in true(book, readings, fits).items()}
+
+
+@coupling(
+    "a rule holds only where few rows break it",
+    r"a row counts as another among others",
+    "a row by itself",
+)
+@instead_of(at.Rulebook.contradicted)
+def _(true: Any, book: at.Rulebook, readings: Any, fits: Any) -> Any:
+    found = true(book, readings, fits)
+    return {rule: mask & (2 * mask.sum() <= mask.size) for rule, mask in found.items()}
