@@ -106,7 +106,8 @@ def _read(schema: Schema, table: object, optional: set[str], whose: str) -> Rows
     for part in parts:
         source = open_source(part)
         absent |= optional - set(source.columns)
-        batches += source.batches([n for n in schema.domain.names if n not in absent])
+        kinds = {column.name: column.kind for column in schema.columns}
+        batches += source.batches({n: k for n, k in kinds.items() if n not in absent})
     if not sum(batch.num_rows for batch in batches):
         where = f"{parts[0]}: " if isinstance(parts[0], str | Path) else ""
         raise DataError(f"{where}the {whose} table has no rows; nothing can be compared")
