@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from encodings.aliases import aliases
 from pathlib import Path
@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from heterofedsyn.errors import DataError, UsageError
 from heterofedsyn.schema import Encoded, Schema, encode
+from heterofedsyn.schema.table import columns_of
 from heterofedsyn.sources import (
     Dialect,
     Spelling,
@@ -52,6 +53,14 @@ SCHEMA = Schema.of(
             {"name": "ward", "type": "categorical", "values": WARDS, "nullable": True},
             {"name": "alive", "type": "boolean", "nullable": True},
             {
+                "name": "born",
+                "type": "date",
+                "min": "1970-01-01",
+                "max": "2060-01-01",
+                "bins": 30_000,
+                "nullable": True,
+            },
+            {
                 "name": "seen",
                 "type": "datetime",
                 "min": "1970-01-01",
@@ -62,15 +71,15 @@ SCHEMA = Schema.of(
         ]
     }
 )
-KINDS = {column.name: column.kind for column in SCHEMA.columns}
+KINDS = columns_of(SCHEMA, None)
 GERMAN = "delimiter=;&decimal=,&thousands=.&date=%d.%m.%Y&null=k.A.,-9&null.weight=-1"
 
 Row = dict[str, Any]
 
 
 def encoded(place: object, schema: Schema = SCHEMA) -> Encoded:
-    kinds = {column.name: column.kind for column in schema.columns}
-    return encode(schema, open_source(place).forgiving(lambda line: None).batches(kinds))
+    source = open_source(place).forgiving(lambda line: None)
+    return encode(schema, source.batches(columns_of(schema, None)))
 
 
 def codes(place: object) -> list[list[int]]:
@@ -126,15 +135,12 @@ class Written:
         if isinstance(value, int | Decimal):
             text = f"{value:,f}" if isinstance(value, Decimal) else f"{value:,}"
             return text.translate({ord(","): cells.thousands, ord("."): cells.decimal})
-        if isinstance(value, datetime):
-            return self.moment(value)
-        return str(value)
+        return self.moment(value) if isinstance(value, date) else str(value)
 
-    def moment(self, value: datetime) -> str:
-        if not self.dialect.cells.date:
-            return value.isoformat(" ")
-        time = "" if any(code in self.dialect.cells.date for code in ("%H", "%I")) else " %H:%M:%S"
-        return value.strftime(self.dialect.cells.date + time)
+    def moment(self, value: date) -> str:
+        layout = self.dialect.cells.date or "%Y-%m-%d"
+        no_time = "%M" in layout or not isinstance(value, datetime)
+        return value.strftime(layout if no_time else f"{layout} %H:%M:%S")
 
 
 MARKS = [(".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (".", "'"), (".", "\u202f")]
@@ -166,6 +172,7 @@ tables = st.lists(
             "weight": st.none() | st.decimals(-8, 9_000, places=2, allow_nan=False),
             "ward": st.none() | st.sampled_from(WARDS),
             "alive": st.none() | st.booleans(),
+            "born": st.none() | st.dates(date(1970, 1, 1), date(2060, 1, 1)),
             "seen": st.none()
             | st.datetimes(datetime(1970, 1, 1), datetime(2060, 1, 1)).map(
                 lambda moment: moment.replace(microsecond=0)
@@ -192,8 +199,22 @@ def test_a_table_in_any_dialect_is_read_as_its_canonical_form(
 def test_cells_of_parquet_files_have_dialects_too(tmp_path: Path) -> None:
     way = Written(Dialect(cells=Spelling(",", ".", "%d.%m.%Y", ("k.A.", "-9"))))
     rows: list[Row] = [
-        {"age": 1_234, "weight": Decimal("1234.5"), "ward": "NA", "alive": True, "seen": None},
-        {"age": None, "weight": None, "ward": None, "alive": None, "seen": datetime(2025, 12, 31)},
+        {
+            "age": 1_234,
+            "weight": Decimal("1234.5"),
+            "ward": "NA",
+            "alive": True,
+            "born": date(2025, 1, 2),
+            "seen": None,
+        },
+        {
+            "age": None,
+            "weight": None,
+            "ward": None,
+            "alive": None,
+            "born": None,
+            "seen": datetime(2025, 12, 31),
+        },
     ]
     cells = {name: [way.cell(row[name], 1) for row in rows] for name in KINDS}
     expected = codes(Written(Dialect()).write(tmp_path, rows).partition("?")[0])
@@ -285,9 +306,7 @@ def test_a_date_is_read_by_its_layout_or_as_iso(layout: str, text: str, iso: str
     assert cells_of("categorical", Spelling(date=layout), text) == [text]
 
 
-@given(
-    st.sampled_from(LAYOUTS), st.dates(datetime(1969, 1, 1).date(), datetime(2068, 12, 31).date())
-)
+@given(st.sampled_from(LAYOUTS), st.dates(date(1969, 1, 1), date(2068, 12, 31)))
 def test_every_common_layout_is_read(layout: str, day: Any) -> None:
     moment = datetime.combine(day, datetime.min.time())
     (iso,) = cells_of("datetime", Spelling(date=layout), moment.strftime(layout))
@@ -314,11 +333,11 @@ ODD = [
     *("1.5", "1,5", "1.234,5", "x", "", "k.A.", "-9", "-1", "31.12.2025", "31.02.2025", "2025-1-1"),
     *('"', '""', '";"', 'an open " quote', "a;b", "a,b", "Ja", "9" * 60, "," * 50, "\ufdd0", "é\0"),
 ]
-FITTING = "1.234;70,5;Chirurgie;Ja;31.12.2025"
+FITTING = "1.234;70,5;Chirurgie;Ja;1.2.2003;31.12.2025"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-16-le", "gb18030"])
-@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("place", range(6))
 def test_a_row_is_read_alone_as_among_others(
     tmp_path: Path, encoding: str, place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -502,21 +521,22 @@ def test_a_header_of_another_dialect_is_told_when_no_column_is_found(tmp_path: P
 @given(tables, ways())
 @settings(max_examples=60, deadline=None)
 def test_what_cells_look_like_reads_them(rows: list[Row], way: Written) -> None:
-    columns = {"age": "integer", "weight": "number", "seen": "datetime"}
+    columns = {"age": "integer", "weight": "number", "born": "date", "seen": "datetime"}
     for name, kind in columns.items():
         values = [row[name] for row in rows if row[name] is not None]
         texts = pa.array([way.cell(value, 0) for value in values], pa.string())
         like = looks_like(texts, kind) or Spelling()
         found = Dialect(cells=like).rewritten(texts, kind, name)
-        schema = Schema(tuple(c for c in SCHEMA.columns if c.name == name))
+        schema = Schema(tuple(column for column in SCHEMA.columns if column.name == name))
         assert encode(schema, pa.table({name: found}).to_batches()).rows_dropped == 0
 
 
 def test_a_remedy_makes_all_rows_fit(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(
-        "age;weight;ward;alive;seen\n"
-        "1.234;1.234,5;NA;Ja;31.12.2025\nk.A.;7;größer;Nein;1.2.2024 4:05\n8;70,25;NA;Nein;\n"
+        "age;weight;ward;alive;born;seen\n"
+        "1.234;1.234,5;NA;Ja;1.2.1999;31.12.2025\n"
+        "k.A.;7;größer;Nein;;1.2.2024 4:05\n8;70,25;NA;Nein;3.4.2005;\n"
     )
     place = f"{path}?delimiter=;"
     assert encoded(place).rows_dropped > 0
