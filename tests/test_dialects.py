@@ -240,6 +240,45 @@ def test_cells_of_parquet_files_have_dialects_too(tmp_path: Path) -> None:
         open_source(f"{tmp_path}/rows.parquet?null.agee=1")
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(pa.int8(), pa.uint64(), pa.float16(), pa.float32(), pa.float64()),
+        *(pa.decimal32(5, 1), pa.decimal64(9, 1), pa.decimal128(20, 1), pa.decimal256(60, 1)),
+        *(pa.bool_(), pa.date32(), pa.timestamp("us", "UTC"), pa.null(), pa.binary()),
+    ],
+    ids=str,
+)
+def test_values_that_are_no_text_have_a_dialect_in_their_nulls_alone(kind: pa.DataType) -> None:
+    dialect = Dialect(cells=Spelling(",", ".", "%d.%m.%Y", ("9", "NA", "x")))
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        array = pa.array([9.0, 7.0, 0.0, None]).cast(kind)
+        expected = [None, *array[1:].to_pylist()]
+    else:
+        array = pa.nulls(4, kind)
+        expected = [None] * 4
+    for each in ("integer", "number", "date", "categorical", ""):
+        found = dialect.rewritten(array, each, "x")
+        assert found.to_pylist() == expected
+
+
+def test_short_floats_stand_for_no_value_by_their_text() -> None:
+    for kind in (pa.float16(), pa.float32(), pa.float64()):
+        cells = pa.array([0.7, 0.5]).cast(kind)
+        found = Dialect(cells=Spelling(null=("0.7",))).rewritten(cells, "number", "x")
+        assert found.to_pylist() == [None, 0.5]
+
+
+def test_bytes_that_are_no_text_are_no_error() -> None:
+    cells = pa.array([b"1.234,5", b"\xff", b"1\xff", b"31.12.2025\xff", None], pa.binary())
+    text = cells.view(pa.string())
+    dialect = Dialect(cells=Spelling(",", ".", "%d.%m.%Y", ("NA",)))
+    for kind in KINDS.values():
+        found = dialect.rewritten(text, kind, "x")
+        assert len(found) == len(cells)
+        looks_like(text, kind)
+
+
 def cells_of(kind: str, spelling: Spelling, *texts: str | None) -> list[str | None]:
     dialect = Dialect(cells=spelling)
     cells: list[str | None] = dialect.rewritten(pa.array(texts, pa.string()), kind, "x").to_pylist()

@@ -79,6 +79,8 @@ def _without_numbers(array: pa.Array, null: tuple[str, ...]) -> pa.Array:
         return array
     words = [word for word in null if re.fullmatch(number_pattern(".", ""), word)]
     values = pa.array([float(word) for word in words], pa.float64())
+    if pa.types.is_floating(kind):  # short floats are what their text says
+        values = values.cast(kind).cast(pa.float64())
     missing = pc.is_in(array.cast(pa.float64(), safe=False), value_set=values)
     return pc.if_else(missing, pa.scalar(None, kind), array)
 
