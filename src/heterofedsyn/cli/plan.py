@@ -69,7 +69,8 @@ def plan(
     public = Schema.load(schema)
     names = site_names(chosen, [f"site-{number}" for number in range(1, sites + 1)])
     terms = Plan(
-        schema=chosen.encoding(public).fingerprint,
+        schema=public.fingerprint,
+        encoding=chosen.encoding(public).fingerprint,
         epsilon=epsilon,
         delta=delta,
         conversion=conversion,

@@ -125,6 +125,19 @@ def check(
         say(f"{_all(fit.rows_read)}; this count is exact: do not publish it")
 
 
+@app.command()
+def fingerprint(
+    schema: Annotated[Path, typer.Argument(metavar="FILE", help="The schema (TOML).")],
+) -> None:
+    """Tell the fingerprint of a schema: a SHA-256 of what it says, not of how it is written.
+
+    Study, ledger, receipts, run.json and report state the same one, to be compared.
+    """
+    from heterofedsyn.schema import Schema
+
+    say(Schema.load(schema).fingerprint)
+
+
 def _all(rows: int) -> str:
     if rows < 2:
         return "the one row fits" if rows else "there are no rows"

@@ -115,7 +115,8 @@ def new(
     public = Schema.load(schema)
     names, keys = _roster(site, trust)
     plan = Plan(
-        schema=chosen.encoding(public).fingerprint,
+        schema=public.fingerprint,
+        encoding=chosen.encoding(public).fingerprint,
         epsilon=epsilon,
         delta=delta,
         conversion=conversion,

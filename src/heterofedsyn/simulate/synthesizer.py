@@ -83,7 +83,8 @@ class FederatedSynthesizer:
         self._hiding = Hiding(trust, colluding, quorum)
         check_trust(self._method, trust)
         self._terms: dict[str, Any] = {
-            "schema": self.encoding.fingerprint,
+            "schema": self.schema.fingerprint,
+            "encoding": self.encoding.fingerprint,
             "epsilon": epsilon,
             "delta": delta,
             "conversion": conversion,
