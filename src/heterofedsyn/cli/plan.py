@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heterofedsyn.cli._options import (
+    AllowLargeDelta,
     Colluding,
     ConversionName,
     Delta,
@@ -45,6 +46,7 @@ def plan(
     max_rows_per_unit: Annotated[
         int, typer.Option(help="Rows of one person that will count, if a person may have several.")
     ] = 1,
+    allow_large_delta: AllowLargeDelta = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Foretell noise, error and effort of a study; costs nothing.
@@ -55,6 +57,7 @@ def plan(
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.methods.base import check_trust, settings_of
     from heterofedsyn.hub.planning.forecast import forecast
+    from heterofedsyn.privacy.budget import check_usual_delta
     from heterofedsyn.protocol import Plan
     from heterofedsyn.protocol.plan import Hiding
     from heterofedsyn.schema import Schema
@@ -83,6 +86,7 @@ def plan(
         settings=settings_of(chosen),
         seed=0,
     )
+    check_usual_delta(delta, allow_large=allow_large_delta)
     told = forecast(public, terms, chosen, rows)
     if as_json:
         say_json(_json(told))
