@@ -69,9 +69,9 @@ def simulate(
     site_column: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN[=A,B,...]",
+            metavar="COLUMN[=NAMES]",
             help="Column that says at which site a row of --data is: a categorical one of the "
-            "schema, or any other with all that it may say.",
+            "schema, or any other with all that it may say, such as hospital=north,south.",
         ),
     ] = None,
     method: Annotated[
@@ -154,22 +154,27 @@ def simulate(
         raise UsageError("--site-column deals out --data; leave out --site, --sites and --split")
     pools = make_method(method).pools
     if site:
-        counted = synthesizer.count_sites(_locations(site), lambda name: pace(f"reading {name}"))
+        locations = _locations(site)
+        counted = synthesizer.count_sites(locations, lambda name: pace(f"reading {name}"))
         for name, holder in counted.items():
-            _check_misfits(name, holder.fit, allow_misfits)
+            own = [*locations.values()] if pools else [locations[name]]
+            synthesizer.check_fit(name, holder.fit, own, allow=allow_misfits)
+            _note_misfits(name, holder.fit)
         tables: dict[str, EncodedTable | Counts] = {
             name: holder.counts for name, holder in counted.items()
         }
     elif site_column is not None:
         column = synthesizer.site_column(*_site_column(site_column))
         whole = synthesizer.encode(data or [], pace("reading"), dealt_by=column)
-        _check_misfits("data", whole, allow_misfits)
+        synthesizer.check_fit("data", whole, data or [], allow=allow_misfits)
+        _note_misfits("data", whole)
         tables = {**synthesizer.deal(whole, column)}
     else:
         many = SITES if sites is None else sites
         synthesizer.check_sites([*name_sites(range(min(many, MOST_SITES)))])
         whole = synthesizer.encode(data or [], pace("reading"))
-        _check_misfits("data", whole, allow_misfits)
+        synthesizer.check_fit("data", whole, data or [], allow=allow_misfits)
+        _note_misfits("data", whole)
         dealt = synthesizer.split(whole, many, split or SPLIT)
         tables = {"pooled": whole.table} if pools else name_sites(dealt)
     note(f"study over {'the pooled rows' if pools else count(len(tables), 'site')} with {method}")
@@ -218,16 +223,15 @@ def _site_column(text: str) -> tuple[str, list[str] | None]:
     """A column's name, and what it may say if that is told."""
     name, equals, values = text.partition("=")
     if not name or (equals and not values):
-        raise UsageError(f"--site-column {text!r} must be COLUMN or COLUMN=A,B,...")
+        raise UsageError(
+            f"--site-column {text!r} must be COLUMN or COLUMN=NAMES, such as hospital=north,south"
+        )
     return name, values.split(",") if equals else None
 
 
-def _check_misfits(name: str, fit: Fit, allow_misfits: bool) -> None:
-    """A note on the rows of one holder that do not fit, if they are not too many."""
+def _note_misfits(name: str, fit: Fit) -> None:
+    """A note on the rows of one holder that do not fit."""
     from heterofedsyn.cli._show import note
-    from heterofedsyn.simulate.synthesizer import check_fit
 
-    if not allow_misfits:
-        check_fit(name, fit)
     if remark := fit.describe():
         note(f"note: {name}: {remark}; see `heterofedsyn schema check`")

@@ -35,6 +35,7 @@ from heterofedsyn.simulate.run import POOLED, Watcher, run_study, site_names
 from heterofedsyn.simulate.site_column import SiteColumn
 from heterofedsyn.simulate.split import MOST_SITES, split
 from heterofedsyn.site.counting import Counted, count
+from heterofedsyn.site.misfits import dialect_hint
 from heterofedsyn.sources import Source, Watch, check_apart, open_source, read, unwatched
 from heterofedsyn.sources.spark_table import SparkSource
 
@@ -135,8 +136,10 @@ class FederatedSynthesizer:
             column = self.site_column(site_column, site_names)
             if isinstance(sites, Mapping):
                 raise UsageError("a site column deals out one table; give it without site names")
-            whole = self.encode([sites] if _is_table(sites) else [*sites], dealt_by=column)
-            _warn_of_misfits("the table", whole, allow_misfits)
+            rows = [sites] if _is_table(sites) else [*sites]
+            whole = self.encode(rows, dealt_by=column)
+            self.check_fit("the table", whole, rows, allow=allow_misfits)
+            _warn_of_misfits("the table", whole)
             return self.fit_encoded(self.deal(whole, column), watch=watch)
         if site_names is not None:
             raise UsageError("site_names needs site_column, the column that holds them")
@@ -144,7 +147,9 @@ class FederatedSynthesizer:
             sites = name_sites([sites] if _is_table(sites) else sites)
         counted = self.count_sites(sites)
         for name, holder in counted.items():
-            _warn_of_misfits(name, holder.fit, allow_misfits)
+            own = [*sites.values()] if self._method.pools else [sites[name]]
+            self.check_fit(name, holder.fit, own, allow=allow_misfits)
+            _warn_of_misfits(name, holder.fit)
         tables = {name: holder.counts for name, holder in counted.items()}
         return self.fit_encoded(tables, watch=watch)
 
@@ -233,6 +238,23 @@ class FederatedSynthesizer:
             read(map(open_source, tables), columns_of(schema, self._unit), watch),
             unit=self._unit,
             max_rows_per_unit=self._terms["rows_per_unit"],
+        )
+
+    def check_fit(self, name: str, fit: Fit, tables: Sequence[Any], *, allow: bool) -> None:
+        """Refuse to go on with half of a holder's rows or less, or with none, unless allowed.
+
+        Raises:
+            DataError: for the owner of the rows; nothing is released.
+        """
+        left = fit.rows_read - fit.rows_dropped
+        if allow or left > fit.rows_dropped:
+            return
+        places = [open_source(table) for table in tables if isinstance(table, str | os.PathLike)]
+        hint = dialect_hint(fit, places, self.schema) or "see `heterofedsyn schema check`"
+        found = f"{fit.describe()}, of {fit.rows_read:,}" if fit.rows_read else "it has no rows"
+        raise DataError(
+            f"{name}: {found}; {hint}; or, if that is as it should be, go on with "
+            "--allow-misfits (in Python allow_misfits=True)"
         )
 
     def split(self, encoded: Encoded, sites: int, kind: str) -> list[EncodedTable]:
@@ -332,25 +354,7 @@ def name_sites(objects: Sequence[Any]) -> dict[str, Any]:
     return {f"site-{number}": obj for number, obj in enumerate(objects, start=1)}
 
 
-def check_fit(name: str, fit: Fit) -> None:
-    """Refuse to go on with less than the half of a table, or with none of it.
-
-    Raises:
-        DataError: for the owner of the rows; nothing is released.
-    """
-    left = fit.rows_read - fit.rows_dropped
-    if left > fit.rows_dropped:
-        return
-    found = f"{fit.describe()}, of {fit.rows_read:,} in all" if fit.rows_read else "it has no rows"
-    raise DataError(
-        f"{name}: {found}; see `heterofedsyn schema check`, or, if that is as it should be, go on "
-        "with --allow-misfits (in Python allow_misfits=True)"
-    )
-
-
-def _warn_of_misfits(name: str, fit: Fit, allow_misfits: bool) -> None:
-    if not allow_misfits:
-        check_fit(name, fit)
+def _warn_of_misfits(name: str, fit: Fit) -> None:
     if remark := fit.describe():
         warnings.warn(f"{name}: {remark}", HeterofedsynWarning, stacklevel=3)
 

@@ -9,3 +9,4 @@ from heterofedsyn.cli.schema import check, draft
 app = typer.Typer(help="Draft and check the public schema.", no_args_is_help=True)
 app.command()(draft.draft)
 app.command()(check.check)
+app.command()(check.fingerprint)
