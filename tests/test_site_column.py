@@ -28,6 +28,7 @@ VALUES = ["north", "south", "St. Mary's"]
 HOSPITAL = {"name": "hospital", "type": "categorical", "values": VALUES}
 WITHOUT = Schema.of({"columns": [AGE, SICK]})
 WITH = Schema.of({"columns": [AGE, HOSPITAL, SICK]})
+KEYED = Schema.of({"columns": [AGE, SICK, {"name": "hospital", "type": "key"}]})
 NAMES = ("north", "south", "St.-Mary-s")
 
 
@@ -127,6 +128,8 @@ def test_rows_without_a_site_have_one_where_the_schema_allows_them() -> None:
         (WITH, "type integer, which lists no sites", {"site_column": "age"}),
         (WITHOUT, "would name one site, 'a-b'", {"site_names": ["a b", "a-b"]}),
         (WITHOUT, "no site may be named 'server'", {"site_names": ["server"]}),
+        (KEYED, "a key or follows from another column", {}),
+        (KEYED, "a key or follows from another column", {"site_names": ["north"]}),
         (WITHOUT, "needs site_column", {"site_column": None, "site_names": ["north"]}),
     ],
 )

@@ -45,6 +45,14 @@ class SiteColumn:
         Raises:
             UsageError: if nobody says which sites there are, or two would have one name.
         """
+        if (
+            any(column.name == name for column in schema.columns)
+            and name not in schema.domain.names
+        ):
+            raise UsageError(
+                f"column {name!r} is a key or follows from another column, so rows are not dealt "
+                "by it; name another"
+            )
         if names is None:
             values, own = _listed(schema, name), False
         elif any(column.name == name for column in schema.columns):
