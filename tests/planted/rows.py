@@ -200,3 +200,13 @@ def _(true: Any, own: at.FederatedSynthesizer, encoded: Any, sites: int, kind: s
         return true(own, encoded, sites, kind)
     finally:
         own._noise_seed = kept
+
+
+@coupling(
+    "sites are those that rows name in a column",
+    r"sites named by a column",
+    "sites named by a column",
+)
+@instead_of(at.SiteColumn.deal)
+def _(true: Any, own: at.SiteColumn, encoded: Any) -> Any:
+    return {name: table for name, table in true(own, encoded).items() if table.rows}

@@ -75,7 +75,8 @@ class SiteColumn:
         """
         table = encoded.table
         site = table.codes[table.domain.index(self.name)]
-        members = [np.flatnonzero(site == number) for number in range(len(self.sites))]
+        order = np.argsort(site, kind="stable")
+        members = np.split(order, np.searchsorted(site[order], np.arange(1, len(self.sites))))
         if encoded.units is not None:
             whose = [{*encoded.units[rows].tolist()} for rows in members]
             check_persons(dict(zip(self.sites, whose, strict=True)))
@@ -111,11 +112,12 @@ def _listed(schema: Schema, name: str) -> tuple[str, ...]:
 
 def _as_sites(column: str, values: Sequence[str]) -> tuple[str, ...]:
     """Names that sites can have, made of values and nothing else."""
-    names = [_NOT_IN_NAMES.sub("-", value).lstrip("-._")[:64] or "unnamed" for value in values]
-    for place, name in enumerate(names):
-        if (first := names.index(name)) < place:
+    named: dict[str, str] = {}
+    for value in values:
+        name = _NOT_IN_NAMES.sub("-", value).lstrip("-._")[:64] or "unnamed"
+        if (first := named.setdefault(name, value)) is not value:
             raise UsageError(
-                f"values {values[first]!r} and {values[place]!r} of column {column!r} would name "
-                f"one site, {name!r}; rename one of them"
+                f"values {first!r} and {value!r} of column {column!r} would name one site, "
+                f"{name!r}; rename one of them"
             )
-    return tuple(names)
+    return tuple(named)
