@@ -33,6 +33,7 @@ from heterofedsyn.schema import _parsing as parsing
 from heterofedsyn.schema import _units as units
 from heterofedsyn.schema._bins import RealBins
 from heterofedsyn.schema._units import People
+from heterofedsyn.schema.rulebook import Rulebook
 from heterofedsyn.schema.table import Encoder
 from heterofedsyn.simulate import persons
 from heterofedsyn.simulate.run import run_study
