@@ -143,8 +143,10 @@ def init(
             f"under secure aggregation, if answers are seen by themselves: epsilon "
             f"{alone_epsilon:g} in all (rho {settings.alone_cap.rho:.4g})"
         )
-    for remark in (*settings.remarks(), *large_delta(delta, checked.rows_read)):
+    for remark in settings.remarks():
         note(remark)
+    for remark in large_delta(delta, checked.rows_read):
+        note(f"remark: {remark}")
     if place.stat().st_dev == anchor.parent.stat().st_dev:
         note(
             f"remark: the anchor {anchor} is on the same disk as the ledger; whoever restores that "
