@@ -106,6 +106,19 @@ def test_details_name_the_first_rows_of_each_table_in_a_file_of_ones_own(owner: 
     assert not file.exists(), "what was found before is no longer true"
 
 
+@pytest.mark.parametrize("name", ["rows.csv", "schema.toml", ".", "missing/link"])
+def test_details_replace_no_other_file(owner: Owner, name: str) -> None:
+    for rows in ([GOOD] * 9, [GOOD, *MISFITS]):
+        data = owner.write("rows.csv", *rows)
+        (owner.place / "missing").mkdir(exist_ok=True)
+        link = owner.place / "missing" / "link"
+        link.unlink(missing_ok=True)
+        link.symlink_to(data)
+        before = {path: path.read_bytes() for path in owner.place.iterdir() if path.is_file()}
+        owner.check("--data", data, "--details", owner.place / name, code=UsageError.exit_code)
+        assert before == {p: p.read_bytes() for p in owner.place.iterdir() if p.is_file()}
+
+
 def test_a_wrong_unit_is_found_though_every_row_fits(owner: Owner) -> None:
     grams = owner.write("grams.csv", *["female,birth,22500\n"] * 20)
     _, err = owner.check("--data", grams, code=1)

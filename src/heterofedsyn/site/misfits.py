@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from heterofedsyn._files import file_written_whole
+from heterofedsyn._files import check_place, file_written_whole, read_whole
 from heterofedsyn._words import count
 from heterofedsyn.errors import DataError, UsageError
 from heterofedsyn.schema import Fit, Schema
@@ -21,6 +21,9 @@ MOST_MISFIT = 0.05
 MOST_CLAMPED = 0.2
 
 _REMEDY = "mend the rows, or widen the schema: `other`, `nullable`, the type"
+_MOST_BYTES = 2**24
+"""Of a file of details."""
+
 _ROWS = "rows are numbered from 1 in every table: in a CSV file row 1 is the line below its header"
 
 
@@ -113,6 +116,21 @@ def details(checked: Checked, schema: Schema) -> Iterator[str]:
             yield f"{source}: {what} ({many:,} in all): row{'s'[: len(numbers) > 1]} {first}"
 
 
+def check_details(target: Path) -> None:
+    """Refuse a file that is there and was not written by `write_details`, before rows are read.
+
+    Raises:
+        UsageError: if it is, or nothing can be written there.
+    """
+    check_place(target)
+    try:
+        own = not target.exists() or read_whole(target, _MOST_BYTES).startswith(_ROWS.encode())
+    except OSError:
+        own = False
+    if not own:
+        raise UsageError(f"{target} exists, and tells of no rows that do not fit; name a new file")
+
+
 def write_details(target: Path, checked: Checked, schema: Schema) -> bool:
     """Write them to a file that its owner alone can read, instead of what was there.
 
@@ -122,6 +140,7 @@ def write_details(target: Path, checked: Checked, schema: Schema) -> bool:
     Raises:
         HeterofedsynError: if it cannot be written.
     """
+    check_details(target)
     lines = list(details(checked, schema))
     if not lines:
         target.unlink(missing_ok=True)

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from heterofedsyn.cli._fit import MostClamped, MostMisfit, fit_json, show_fit
-from heterofedsyn.cli._options import check_file
 from heterofedsyn.cli._show import note, pace, say, say_json
 
 
@@ -42,13 +41,13 @@ def check(
     """
     from heterofedsyn.schema import Schema
     from heterofedsyn.site.counting import check as check_rows
-    from heterofedsyn.site.misfits import Tolerance, dialect_hint, write_details
+    from heterofedsyn.site.misfits import Tolerance, check_details, dialect_hint, write_details
     from heterofedsyn.sources import check_apart, open_source
 
     tolerance = Tolerance(most_misfit, most_clamped)
     public = Schema.load(schema)
     if details is not None:
-        check_file(details, overwrite=True, option="--details")
+        check_details(details)
     check_apart(data or [])
     sources = [open_source(location) for location in data or []]
     fit = check_rows(sources, public, unit=unit, watch=pace("reading"))
