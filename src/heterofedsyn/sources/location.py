@@ -1,7 +1,8 @@
 """Locations: one text says where rows are, on the command line, in settings and in Python.
 
 A path (`.csv`, `.csv.gz`, `.parquet`, `.pq`; `csv-multiline:stays.csv` if its cells hold line
-breaks), a folder or glob of Parquet files, a DuckDB file with a query (`lake.duckdb#SELECT ...`;
+breaks; `stays.csv?delimiter=;&decimal=,` if it is written in another dialect), a folder or glob
+of Parquet files, a DuckDB file with a query (`lake.duckdb#SELECT ...`;
 `lake.duckdb?files=FOLDER#...` lets it read files of a folder), a PostgreSQL database with one
 (`postgresql://host/db#icu`), or a table or query of Spark (`spark:lake.icu`).
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn.sources.dialect import OF_CELLS, OF_FILES, Dialect
 
 NO_PASSWORD = (
     "a location holds no password, for it is logged and kept in files; leave it out and give it by "
@@ -39,6 +41,7 @@ _SECRETS_OF_QUERIES = re.compile(r"(?i)\bpassword\s*=|://[^/\s']*:[^\s']*@")
 
 _DATABASE_FILES = (".duckdb", ".ddb", ".db")
 _FILES = "?files="
+_DIALECT = re.compile(r"(?is)(.*?\.(?:csv|csv\.gz|parquet|pq))\?([^/=]*=.*)")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _HOSTS = re.compile(r"[\w.,:%\[\]-]*", re.ASCII)
 _WORD = r'(?:[^\W\d][\w$]*|"(?:[^"]|"")+")'
@@ -57,6 +60,7 @@ class Location:
         query: SQL that gives the rows, or nothing where the place does.
         files: a folder that a query of DuckDB may read, or nothing.
         multiline: whether cells of a CSV file may hold line breaks.
+        dialect: how the texts of a file are written.
     """
 
     kind: str
@@ -65,6 +69,7 @@ class Location:
     query: str = ""
     files: str = ""
     multiline: bool = False
+    dialect: Dialect = Dialect()
 
 
 def parse(text: str) -> Location:
@@ -96,8 +101,24 @@ def _parsed(text: str) -> Location:
     path, _, query = text.partition("#")
     if path.partition(_FILES)[0].lower().endswith(_DATABASE_FILES):
         return _database_file(path, query)
-    _check_path(text)
-    return Location("file", text, _expanded(text))
+    return _file(text)
+
+
+def _file(text: str, *, multiline: bool = False) -> Location:
+    path, options = _split_options(text)
+    _check_path(path)
+    dialect = Dialect.parse(path, options) if options else Dialect()
+    return Location("file", path, _expanded(path), multiline=multiline, dialect=dialect)
+
+
+def _split_options(text: str) -> tuple[str, str]:
+    """The path of a file and what is said of its dialect; a path that is there is a path."""
+    match = _DIALECT.fullmatch(text)
+    if match is None or _exists(_expanded(text)):
+        return text, ""
+    path, options = match.groups()
+    known = re.split("[.=]", options)[0] in OF_FILES + OF_CELLS
+    return (path, options) if known or _exists(_expanded(path)) else (text, "")
 
 
 def _database_file(path: str, query: str) -> Location:
@@ -165,7 +186,7 @@ def anchored(text: str) -> str:
     place = os.path.abspath(location.place)  # noqa: PTH100
     scheme = text[: text.index(location.name)]
     if not location.query:
-        return f"{scheme}{place}"
+        return f"{scheme}{place}{text[len(scheme) + len(location.name) :]}"
     folder = os.path.abspath(location.files) if location.files else ""  # noqa: PTH100
     _, _, query = text.partition("#")
     return f"{scheme}{place}{_FILES if folder else ''}{folder}#{query}"
@@ -276,8 +297,7 @@ def _csv_multiline(text: str) -> Location:
     path = text.partition(":")[2]
     if not path:
         raise UsageError("csv-multiline: needs the path of a file; write csv-multiline:stays.csv")
-    _check_path(path)
-    return Location("file", path, _expanded(path), multiline=True)
+    return _file(path, multiline=True)
 
 
 def _postgresql(text: str) -> Location:
