@@ -242,7 +242,11 @@ def test_check_says_the_same_as_json(desk: Desk) -> None:
     assert desk.run(*check, "--data", "bad.csv", "--data", "d.csv", "--unit", "age") == 1
     found = json.loads(desk.out)
     assert found["columns"] == {"age": 5, "ward": 3, "sick": 2}
-    assert found["misfits"] == {"age": 1, "ward": 2, "sick": 1}
+    assert found["misfits"] == {
+        "age": {"missing": 1},
+        "ward": {"unknown value": 2},
+        "sick": {"missing": 1},
+    }
     assert (found["rows_read"], found["rows_that_do_not_fit"]) == (304, 3)
     assert found["ignored_columns"] == ["person"]
 

@@ -66,9 +66,12 @@ def test_rows_that_do_not_fit_are_left_out_and_counted_by_column() -> None:
     bad = batch(age=[1, None, 3, None], ward=["a", "c", "b", "a"], alive=[True, True, None, False])
     encoded = encode(SCHEMA, [bad, rows(2)])
     assert (encoded.rows_read, encoded.rows_dropped) == (6, 2)
-    assert encoded.misfits == {"age": 2, "ward": 1}
+    assert encoded.misfits == {"age": {"missing": 2}, "ward": {"unknown value": 1}}
     assert encoded.table.codes.tolist() == [[1, 3, 0, 1], [0, 1, 0, 0], [1, 2, 2, 2]]
-    assert encoded.describe() == "2 rows do not fit and are left out (age: 2, ward: 1)"
+    assert (
+        encoded.describe()
+        == "2 rows do not fit and are left out (age: 2 missing; ward: 1 unknown value)"
+    )
     assert encode(SCHEMA, [rows(1)]).describe() is None
 
 
@@ -109,7 +112,7 @@ def test_a_few_fitting_rows_of_each_unit_stay() -> None:
     assert len(other) == 2
     assert other < {2, 4, 6}
     assert (encoded.rows_dropped, encoded.rows_over) == (3, 1)
-    assert encoded.misfits == {"age": 1, "person": 2}
+    assert encoded.misfits == {"age": {"missing": 1}, "person": {"no unit": 2}}
     assert str(encoded.describe()).endswith(
         "1 row is left out as more than one unit may contribute"
     )
@@ -142,14 +145,14 @@ def test_an_id_that_is_no_text_is_nobodys_and_fails_nobody() -> None:
     for array in (ids, ids.dictionary_encode()):
         encoded = encode(SCHEMA, [rows.set_column(0, "person", array)], unit="person")
         assert encoded.table.codes[0].tolist() == [2]
-        assert encoded.misfits == {"person": 1}
+        assert encoded.misfits == {"person": {"no unit": 1}}
 
 
 def test_a_unit_column_of_the_schema_is_counted_once() -> None:
     encoded = encode(
         SCHEMA, [batch(age=[None, 5, 5], ward=["a"] * 3, alive=[None] * 3)], unit="age"
     )
-    assert encoded.misfits == {"age": 1}
+    assert encoded.misfits == {"age": {"missing": 1}}
     assert encoded.table.codes[0].tolist() == [5]
 
 

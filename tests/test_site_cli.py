@@ -257,7 +257,7 @@ def test_preview_counts_what_was_spent_and_rows_that_do_not_fit(ready: Steward) 
     rows.write_text(rows.read_text() + "v9,v0,v0\n")
     found = json.loads(ready("preview", "study.toml", "--json").out)
     assert found["spent_rho"] == found["spent_on_study_rho"] > 0
-    assert found["misfits"] == {"a0": 1}
+    assert found["misfits"] == {"a0": {"unknown value": 1}}
     assert (found["rows_read"], found["rows_that_do_not_fit"]) == (301, 1)
 
 

@@ -10,7 +10,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import date
 from typing import Any
 
 _WIDTH = 100
@@ -59,6 +59,10 @@ def _check_names(text: str) -> None:
             place = match.end()
 
 
+class Inline(dict[str, Any]):
+    """A mapping that is written in one line."""
+
+
 def to_toml(values: Mapping[str, Any]) -> str:
     """A mapping as TOML: plain values first, then tables, then lists of tables; None is left out.
 
@@ -89,7 +93,7 @@ def _blocks(head: str, path: str, values: Mapping[str, Any]) -> Iterator[str]:
 def _is_table(value: object) -> bool:
     if isinstance(value, list | tuple):
         return bool(value) and isinstance(value[0], Mapping)
-    return isinstance(value, Mapping)
+    return isinstance(value, Mapping) and not isinstance(value, Inline)
 
 
 def _line(key: str, value: object) -> str:
@@ -113,4 +117,8 @@ def _literal(value: object) -> str:
     if isinstance(value, str):
         # JSON escapes what TOML must have escaped, except DEL.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return value.isoformat() if isinstance(value, datetime) else repr(value)
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{_key(k)} = {_literal(v)}' for k, v in value.items())} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_literal, value))}]"
+    return value.isoformat() if isinstance(value, date) else repr(value)

@@ -25,8 +25,7 @@ from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, Sketched, Sta
 from heterofedsyn.privacy.noise import SecureNoise
 from heterofedsyn.protocol import encode
 from heterofedsyn.protocol.socket import ask
-from heterofedsyn.schema import EncodedTable, Schema
-from heterofedsyn.schema.columns import IntegerColumn
+from heterofedsyn.schema import EncodedTable, IntegerColumn, Schema
 from heterofedsyn.schema.table import decode
 from heterofedsyn.site.settings import propose
 

@@ -7,9 +7,16 @@ from datetime import datetime, timedelta
 from typing import Any, TypeGuard
 
 from heterofedsyn.errors import UsageError
-from heterofedsyn.schema import Column, DatetimeColumn, IntegerColumn, NumberColumn, Schema
+from heterofedsyn.schema import (
+    Column,
+    DateColumn,
+    DatetimeColumn,
+    IntegerColumn,
+    NumberColumn,
+    Schema,
+)
 
-Numeric = IntegerColumn | NumberColumn | DatetimeColumn
+Numeric = IntegerColumn | NumberColumn | DatetimeColumn | DateColumn
 
 
 def coarse(schema: Schema, bins: int = 20) -> Schema:
@@ -44,6 +51,8 @@ def span(column: Column) -> tuple[float, float]:
     if isinstance(column, DatetimeColumn):
         start, second = datetime(1970, 1, 1), timedelta(seconds=1)
         return (column.min - start) / second, (column.max - start) / second
+    if isinstance(column, DateColumn):
+        return float(column.grid.low), float(column.grid.high)
     if isinstance(column, IntegerColumn | NumberColumn):
         return float(column.min), float(column.max)
     return 0.0, float(column.size - column.nullable - 1)

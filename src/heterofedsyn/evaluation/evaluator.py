@@ -140,6 +140,8 @@ class Evaluator:
             raise UsageError(f"seed ({seed}) must be at least 0")
         if not 1 <= transport_rows <= MOST_CUT:
             raise UsageError(f"transport_rows ({transport_rows}) must be in 1..{MOST_CUT}")
+        # All columns count, also those that rules derive, and rows that break a rule are rows.
+        schema = schema.without_rules()
         self._schema, self._seed, self._cache = schema, seed, cache
         self._cut = transport_rows
         self.real = read_real(schema, real)

@@ -16,12 +16,14 @@ from heterofedsyn.errors import DataError
 from heterofedsyn.evaluation.binning import coarse, coarse_column, is_numeric, span
 from heterofedsyn.schema import (
     Column,
+    DateColumn,
     DatetimeColumn,
     Domain,
     EncodedTable,
     IntegerColumn,
     Schema,
 )
+from heterofedsyn.schema.table import columns_of
 from heterofedsyn.sources import check_apart, open_source
 
 if TYPE_CHECKING:
@@ -39,8 +41,8 @@ class Rows:
     own, one past the last, and no value.
 
     Attributes:
-        values: one row per column: numbers clamped to the range, seconds, codes of categories;
-            NaN for nulls and foreign cells.
+        values: one row per column: numbers clamped to the range, seconds, days, codes of
+            categories; NaN for nulls and foreign cells.
         fine: codes on the schema's own grid.
         wide: codes on at most 20 equal bins a column.
         remarks: what had to be done to the table, for whoever may see its rows.
@@ -106,7 +108,8 @@ def _read(schema: Schema, table: object, optional: set[str], whose: str) -> Rows
     for part in parts:
         source = open_source(part)
         absent |= optional - set(source.columns)
-        batches += source.batches([n for n in schema.domain.names if n not in absent])
+        kinds = columns_of(schema, None)
+        batches += source.batches({n: kind for n, kind in kinds.items() if n not in absent})
     if not sum(batch.num_rows for batch in batches):
         where = f"{parts[0]}: " if isinstance(parts[0], str | Path) else ""
         raise DataError(f"{where}the {whose} table has no rows; nothing can be compared")
@@ -180,6 +183,8 @@ def _numbers(column: Column, array: pa.Array) -> Floats:
         cells = _parsing.whole_numbers(array)
     elif isinstance(column, DatetimeColumn):
         cells = _parsing.seconds(array)
+    elif isinstance(column, DateColumn):
+        cells = _parsing.days(array)
     else:
         cells = _parsing.numbers(array)
     return np.where(cells.read & ~cells.missing, cells.values.astype(np.float64), np.nan)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,9 +11,9 @@ from heterofedsyn._arrays import Floats
 from heterofedsyn._words import count
 from heterofedsyn.evaluation.binning import Numeric
 from heterofedsyn.hub.release import Release
-from heterofedsyn.report.bars import Display, describe, number_of
+from heterofedsyn.report.bars import Display, describe, is_whole, moment_of, number_of, unit_of
 from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text, percent
-from heterofedsyn.schema import DatetimeColumn, IntegerColumn, NumberColumn
+from heterofedsyn.schema import DateColumn, DatetimeColumn, IntegerColumn
 from heterofedsyn.synthesis.grid import grouped
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def attribute_picture(
         if display.edges is None:
             _draw_categories(axes, display, shown, errors, truth)
         else:
-            assert isinstance(column, IntegerColumn | NumberColumn | DatetimeColumn)
+            assert isinstance(column, Numeric)
             _draw_stretches(axes, column, display, shown, errors, truth)
         axes.tick_params(length=0, pad=4)
         svg = drawing.svg(figure, figure_name, title, said)
@@ -172,7 +171,7 @@ def _draw_stretches(
 ) -> None:
     """Bars on the scale of the column, with single and missing values on either side."""
     assert display.edges is not None
-    edges = display.edges - (0.5 if isinstance(column, IntegerColumn) else 0.0)
+    edges = display.edges - (unit_of(column) / 2 if _counts(column) else 0.0)
     widths = np.diff(edges)
     usual = float(np.median(widths))
     # A narrower stretch is drawn as high as if it were as wide as the others.
@@ -206,7 +205,7 @@ def _draw_stretches(
         axes.plot(centres, 100 * truth * scale, "D", color=drawing.SERIES[1], markersize=4)
     room = 0.8 * apart
     usable = _ticks(column, float(edges[0]), float(edges[-1]))
-    if display.single and isinstance(column, DatetimeColumn):
+    if display.single and isinstance(column, DatetimeColumn | DateColumn):
         ticks = ticks[1:]
     if display.single:
         usable = [tick for tick in usable if tick[0] > centres[0] + 2.2 * apart]
@@ -214,7 +213,7 @@ def _draw_stretches(
         usable = [tick for tick in usable if tick[0] < centres[-1] - 3.2 * apart]
     ticks += usable
     axes.set_xticks([at for at, _ in ticks], [text for _, text in ticks])
-    if isinstance(column, DatetimeColumn) and usable:
+    if isinstance(column, DatetimeColumn | DateColumn) and usable:
         labels = axes.get_xticklabels()
         for at, text in zip(ticks, labels, strict=True):
             place = usable.index(at) if at in usable else -1
@@ -230,16 +229,20 @@ def _draw_stretches(
     axes.grid(axis="y")
 
 
+def _counts(column: Numeric) -> bool:
+    """Whether a bar of one value stands around it, not after it."""
+    return is_whole(column) and not isinstance(column, DatetimeColumn | DateColumn)
+
+
 def _ticks(column: Numeric, low: float, high: float) -> list[tuple[float, str]]:
     """Round values inside a range, with their texts."""
     from matplotlib.ticker import MaxNLocator
 
-    if isinstance(column, DatetimeColumn):
+    if isinstance(column, DatetimeColumn | DateColumn):
         days = (column.max - column.min).days
         form = "%Y" if days > 3_000 else "%Y-%m" if days > 120 else "%m-%d" if days > 3 else "%H:%M"
         places = [low + part * (high - low) for part in (0.0, 0.5, 1.0)]
-        start = datetime(1970, 1, 1)
-        return [(at, (start + timedelta(seconds=at)).strftime(form)) for at in places]
+        return [(at, moment_of(column, at).strftime(form)) for at in places]
     whole = isinstance(column, IntegerColumn)
     rounded = MaxNLocator(nbins=5, integer=whole).tick_values(low, high)
     return [(float(at), compact(float(at))) for at in rounded if low <= at <= high]

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from heterofedsyn.schema import (
     BooleanColumn,
     CategoricalColumn,
     Column,
+    DateColumn,
     DatetimeColumn,
     IntegerColumn,
     NumberColumn,
@@ -56,7 +57,7 @@ class Display:
     @classmethod
     def of(cls, column: Column, counts: Floats) -> Display:
         """Equal stretches of a range; of categories the most frequent, and the rest together."""
-        if isinstance(column, IntegerColumn | NumberColumn | DatetimeColumn):
+        if isinstance(column, Numeric):
             return cls._stretches(column)
         words = _words(column)
         known = len(words)
@@ -79,7 +80,7 @@ class Display:
 
     @classmethod
     def _stretches(cls, column: Numeric) -> Display:
-        layout = column._layout
+        layout = column.grid.layout
         bins = layout.bins
         per = math.ceil(bins / MOST_BARS)
         single = bool(column.atoms) and column.atoms[0] == column.min
@@ -87,7 +88,7 @@ class Display:
         if single:
             groups[0] = 0
         starts = np.arange(0, bins, per)
-        edges = _edges(column, np.append(starts, bins))
+        edges = column.grid.edges[np.append(starts, bins)] * unit_of(column)
         labels = [_span(column, low, high) for low, high in itertools.pairwise(edges)]
         if single:
             labels.insert(0, f"exactly {value_text(column, number_of(column.min))}")
@@ -99,41 +100,44 @@ class Display:
 
 def value_text(column: Numeric, value: float) -> str:
     """A value of a range as people write it."""
-    if isinstance(column, DatetimeColumn):
-        moment = datetime(1970, 1, 1) + timedelta(seconds=value)
-        whole_days = (column.max - column.min).days > 3
-        return moment.strftime("%Y-%m-%d" if whole_days else "%Y-%m-%d %H:%M")
+    if isinstance(column, DatetimeColumn | DateColumn):
+        whole_days = isinstance(column, DateColumn) or (column.max - column.min).days > 3
+        return moment_of(column, value).strftime("%Y-%m-%d" if whole_days else "%Y-%m-%d %H:%M")
     return f"{value:,.0f}" if isinstance(column, IntegerColumn) else f"{value:,.8g}"
 
 
-def _edges(column: Numeric, starts: Integers) -> Floats:
-    """Where bins begin, in the column's own unit; the last is where the range ends."""
-    low, high = number_of(column.min), number_of(column.max)
-    assert column.bins is not None
-    if isinstance(column, NumberColumn):
-        return low + starts / column.bins * (high - low)
-    first = low + np.ceil((starts - 1e-9) * (high - low) / column.bins)
-    first[0], first[-1] = low, high + 1
-    return first
+def unit_of(column: Column) -> float:
+    """What one unit of the column's grid stands for."""
+    return 1 / column.scale if isinstance(column, NumberColumn) else 1.0
+
+
+def is_whole(column: Numeric) -> bool:
+    """Whether there is nothing between two neighbouring values."""
+    return not isinstance(column, NumberColumn) or column.decimals is not None
+
+
+def moment_of(column: DatetimeColumn | DateColumn, value: float) -> datetime:
+    """The moment of a number on the column's scale."""
+    start = datetime(1970, 1, 1)
+    if isinstance(column, DateColumn):
+        return start + timedelta(days=value)
+    return start + timedelta(seconds=value)
 
 
 def _span(column: Numeric, low: float, high: float) -> str:
     """What a bar stands for."""
-    if isinstance(column, IntegerColumn):
-        last = high - 1
-        return (
-            value_text(column, low)
-            if last <= low
-            else (f"{value_text(column, low)} to {value_text(column, last)}")
-        )
-    end = high - 1 if isinstance(column, DatetimeColumn) else high
+    end = high - unit_of(column) if is_whole(column) else high
+    if end <= low and not isinstance(column, DatetimeColumn):
+        return value_text(column, low)
     return f"{value_text(column, low)} to {value_text(column, end)}"
 
 
-def number_of(value: float | datetime) -> float:
-    """A moment as seconds since 1970, a number as it is."""
+def number_of(value: float | date) -> float:
+    """A moment as seconds since 1970, a date as days, a number as it is."""
     if isinstance(value, datetime):
         return (value - datetime(1970, 1, 1)) / timedelta(seconds=1)
+    if isinstance(value, date):
+        return float((value - date(1970, 1, 1)).days)
     return float(value)
 
 
@@ -143,7 +147,7 @@ def _words(column: Column) -> Sequence[str]:
 
 def describe(column: Column) -> str:
     """The kind of a column and what it may hold."""
-    if isinstance(column, IntegerColumn | NumberColumn | DatetimeColumn):
+    if isinstance(column, Numeric):
         low, high = (value_text(column, number_of(v)) for v in (column.min, column.max))
         return f"{column.kind}, {low} to {high} in {count(column.bins or 1, 'bin')}"
     ordered = "ordered, " if isinstance(column, CategoricalColumn) and column.ordered else ""

@@ -16,6 +16,7 @@ from heterofedsyn.report.blocks import Block, Section, Table, Text, Warn, percen
 from heterofedsyn.schema import (
     CategoricalColumn,
     Column,
+    DateColumn,
     DatetimeColumn,
     IntegerColumn,
     NumberColumn,
@@ -70,8 +71,8 @@ def check_section(release: Release, rows: SyntheticRows | None) -> Section:
             "software did not write it down), so nothing of that file is on this page."
         )
         return Section("checks", TITLE, (Warn(words),))
-    names = release.schema.domain.names
-    if tuple(rows.schema.names) != names:
+    names = [column.name for column in release.schema.columns]
+    if rows.schema.names != names:
         words = "The columns of synthetic.parquet are not those of the schema, or in another order."
         return Section("checks", TITLE, (Warn(words),))
     checked = _check_all(release.schema.columns, rows)
@@ -90,7 +91,7 @@ def check_section(release: Release, rows: SyntheticRows | None) -> Section:
     lines = []
     for column, each in zip(release.schema.columns, checked, strict=True):
         told, error = "", ""
-        if column.nullable:
+        if column.nullable and column.name in release.schema.domain.names:
             apart = (np.arange(column.size) == column.size - 1).astype(np.int64)
             told = percent(float(released_counts(release, column.name)[-1]) / total)
             spread = release.accuracy((column.name,), groups=apart.tolist()).standard_error
@@ -162,7 +163,7 @@ def _outside(column: Column, values: pa.ChunkedArray) -> int:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if isinstance(column, IntegerColumn | NumberColumn | DatetimeColumn):
+    if isinstance(column, IntegerColumn | NumberColumn | DatetimeColumn | DateColumn):
         low, high = (_scalar(v, values.type) for v in (column.min, column.max))
         beyond = pc.or_(pc.less(values, low), pc.greater(values, high))
         if pa.types.is_floating(values.type):
@@ -192,6 +193,8 @@ def _right_type(column: Column, arrow_type: Any) -> bool:
         "integer": lambda kind: pa.types.is_integer(kind) and kind != pa.uint64(),
         "number": pa.types.is_floating,
         "datetime": pa.types.is_timestamp,
+        "date": pa.types.is_date32,
+        "key": lambda kind: pa.types.is_string(kind) or pa.types.is_integer(kind),
         "categorical": pa.types.is_string,
         "boolean": pa.types.is_boolean,
     }
@@ -201,4 +204,4 @@ def _right_type(column: Column, arrow_type: Any) -> bool:
 def _scalar(value: object, arrow_type: Any) -> Any:
     import pyarrow as pa
 
-    return pa.scalar(value, arrow_type) if pa.types.is_timestamp(arrow_type) else pa.scalar(value)
+    return pa.scalar(value, arrow_type) if pa.types.is_temporal(arrow_type) else pa.scalar(value)

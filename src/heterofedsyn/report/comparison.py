@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from heterofedsyn import drawing
-from heterofedsyn._arrays import Floats, stream
+from heterofedsyn._arrays import Floats, Integers, stream
 from heterofedsyn._words import count
 from heterofedsyn.evaluation import (
     KIND_WORDS,
@@ -26,8 +26,12 @@ from heterofedsyn.evaluation.binning import is_numeric
 from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.release.synthetic import released_table
 from heterofedsyn.report.attributes import attribute_picture
+from heterofedsyn.report.bars import unit_of
 from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text
 from heterofedsyn.report.heat import MOST_LINES, both, cells, limited, shown_names, square_map
+from heterofedsyn.schema import Column
+from heterofedsyn.schema._bins import RealBins
+from heterofedsyn.schema.binned import BinnedColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +93,7 @@ def _attributes(release: Release, real: Rows, distances: dict[str, float]) -> Se
     worst = sorted(names, key=lambda name: -distances[name])[:MOST_DRAWN]
     pictures = []
     for place, name in enumerate(worst):
-        codes = real.fine.codes[names.index(name)]
+        codes = _codes(release.schema.column(name), real)
         counts = np.bincount(codes, minlength=release.schema.domain.size(name)).astype(np.float64)
         pictures.append(attribute_picture(release, name, place, total, counts))
     rows = tuple(
@@ -106,6 +110,20 @@ def _attributes(release: Release, real: Rows, distances: dict[str, float]) -> Se
         Table("Distance of every column", ("column", "total variation"), rows),
     )
     return Section("real-attributes", "Single columns beside the real ones", blocks, private=True)
+
+
+def _codes(column: Column, real: Rows) -> Integers:
+    """The codes of a release, whose bins rules may have cut."""
+    place = real.schema.domain.index(column.name)
+    if not isinstance(column, BinnedColumn) or not column.cuts:
+        return np.asarray(real.fine.codes[place], np.int64)
+    values = real.values[place]
+    missing = np.isnan(values)
+    numbers = np.where(missing, 0.0, values) / unit_of(column)
+    grid = column.grid
+    if isinstance(grid, RealBins):
+        return np.where(missing, column.size - 1, grid.encode(numbers))
+    return np.where(missing, column.size - 1, grid.encode(np.rint(numbers).astype(np.int64)))
 
 
 def _pairs(release: Release, distances: dict[tuple[str, ...], float]) -> Section:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from heterofedsyn.errors import SchemaError, did_you_mean
 from heterofedsyn.schema._bins import IntegerBins
 
-Ordered = TypeVar("Ordered", int, float, datetime)
+Ordered = TypeVar("Ordered", int, float, datetime, date)
 
 MOST_CODES = 65_536
 SECOND = timedelta(seconds=1)
@@ -106,6 +106,17 @@ def moment(value: object, what: str) -> datetime:
     return value
 
 
+def day(value: object, what: str) -> date:
+    """A day; a time of day in it must be midnight."""
+    try:
+        at = moment(value, what)
+    except SchemaError:
+        raise SchemaError(f"{what} must be a date like 2025-12-31") from None
+    if at.time() != time():
+        raise SchemaError(f"{what} must be a date without a time of day, like 2025-12-31")
+    return at.date()
+
+
 def no_repeats(values: Sequence[Hashable], what: str) -> None:
     """Every value once."""
     seen: set[Hashable] = set()
@@ -150,7 +161,7 @@ def bins(name: str, asked: object, most: int, of_what: str) -> int:
     return int(asked)
 
 
-def room(name: str, grid: IntegerBins, values: Sequence[int | datetime]) -> None:
+def room(name: str, grid: IntegerBins, values: Sequence[object]) -> None:
     """Every bin keeps a value that is no atom."""
     for atom, place in zip(values, grid.layout.atom_bins, strict=True):
         if grid.free[place] < 1:

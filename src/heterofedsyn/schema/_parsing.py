@@ -122,7 +122,7 @@ def whole_numbers(array: pa.Array) -> Cells:
         return _whole_decimals(array)
     cells = numbers(array)
     whole = cells.read & (np.floor(cells.values) == cells.values)
-    return Cells(_to_int64(cells.values), cells.missing, whole)
+    return Cells(to_int64(cells.values), cells.missing, whole)
 
 
 def booleans(array: pa.Array) -> Cells:
@@ -152,6 +152,12 @@ def seconds(array: pa.Array) -> Cells:
     ticks = pc.fill_null(array.cast(pa.int64()), 0).to_numpy()
     unit = kind.unit if pa.types.is_timestamp(kind) else "ms"
     return Cells(ticks // _PER_SECOND[unit], missing, ~missing)
+
+
+def days(array: pa.Array) -> Cells:
+    """Days since 1970, of moments that of UTC; a time of day is cut off."""
+    cells = seconds(array)
+    return cells.replace(cells.values // _DAY)
 
 
 def has_words(kind: pa.DataType) -> bool:
@@ -249,7 +255,8 @@ def _is_numeric(kind: pa.DataType) -> bool:
     )
 
 
-def _to_int64(values: NDArray[np.float64]) -> Integers:
+def to_int64(values: NDArray[np.float64]) -> Integers:
+    """Whole floats as integers; those beyond 64 bits become the nearest that fits."""
     high, low = values >= 2.0**63, values < -(2.0**63)
     inside = np.where(high | low, 0.0, values).astype(np.int64)
     return np.where(high, _LIMITS.max, np.where(low, _LIMITS.min, inside))
@@ -264,11 +271,11 @@ def _whole_decimals(array: pa.Array) -> Cells:
     kind = array.type
     if kind.precision == kind.scale:  # no place before the point, so no room for `trunc`
         cells = numbers(array)
-        return Cells(_to_int64(cells.values), cells.missing, cells.read & (cells.values == 0))
+        return Cells(to_int64(cells.values), cells.missing, cells.read & (cells.values == 0))
     missing = mask(array.is_null())
     whole = mask(pc.equal(pc.trunc(array), array))
     rounded = numbers(array).values
-    values = _to_int64(rounded)
+    values = to_int64(rounded)
     exact = np.abs(rounded) < 2.0**63
     kept = pc.if_else(pa.array(exact & whole), array, None).cast(pa.int64())
     values = np.where(exact & whole, pc.fill_null(kept, 0).to_numpy(), values)
@@ -295,7 +302,7 @@ def _whole_numbers_of_text(text: pa.Array) -> Cells:
     exact = _whole_decimals(pc.if_else(signed, others, "0").cast(pa.decimal128(38, 0)))
     real = _numbers_of_text(others)
     plain = mask(signed)
-    values[rest] = np.where(plain, exact.values, _to_int64(real.values))
+    values[rest] = np.where(plain, exact.values, to_int64(real.values))
     read[rest] = plain | (real.read & (np.floor(real.values) == real.values))
     missing[rest] = real.missing
     return Cells(values, missing, read)

@@ -8,27 +8,32 @@ from typing import Any
 
 from heterofedsyn.errors import SchemaError
 from heterofedsyn.schema._checks import hint, shown
-from heterofedsyn.schema.columns import (
-    BooleanColumn,
-    CategoricalColumn,
-    Column,
-    DatetimeColumn,
-    IntegerColumn,
-    NumberColumn,
-)
+from heterofedsyn.schema.binned import DateColumn, DatetimeColumn, IntegerColumn, NumberColumn
+from heterofedsyn.schema.columns import BooleanColumn, CategoricalColumn, Column, KeyColumn
+from heterofedsyn.schema.rules import Rule, rules_of, settings_of
 
 MOST_ALL_CODES = 2**22
 """Of all columns together: 64 columns of as many codes as a column may have."""
 
 KINDS: dict[str, type[Column]] = {
     kind.kind: kind
-    for kind in (IntegerColumn, NumberColumn, CategoricalColumn, BooleanColumn, DatetimeColumn)
+    for kind in (
+        IntegerColumn,
+        NumberColumn,
+        CategoricalColumn,
+        BooleanColumn,
+        DatetimeColumn,
+        DateColumn,
+        KeyColumn,
+    )
 }
 
 
-def read(settings: Mapping[str, Any]) -> tuple[tuple[Column, ...], str | None, str | None]:
-    """The columns, label and task of a mapping shaped like the TOML."""
-    _check_keys(settings, ("label", "task", "columns"), "the schema")
+def read(
+    settings: Mapping[str, Any],
+) -> tuple[tuple[Column, ...], str | None, str | None, tuple[Rule, ...]]:
+    """The columns, label, task and rules of a mapping shaped like the TOML."""
+    _check_keys(settings, ("label", "task", "columns", "rules"), "the schema")
     entries = settings.get("columns", ())
     if not isinstance(entries, list | tuple):
         raise SchemaError("columns must be a list of tables; start each with [[columns]]")
@@ -43,14 +48,18 @@ def read(settings: Mapping[str, Any]) -> tuple[tuple[Column, ...], str | None, s
                 f"the first {place:,} columns have {codes:,} codes, more than {MOST_ALL_CODES:,}; "
                 "use fewer bins or values"
             )
-    return tuple(columns), settings.get("label"), settings.get("task")
+    rules = rules_of(settings.get("rules", ()), columns)
+    return tuple(columns), settings.get("label"), settings.get("task"), rules
 
 
-def write(columns: tuple[Column, ...], label: str | None, task: str | None) -> dict[str, Any]:
+def write(
+    columns: tuple[Column, ...], label: str | None, task: str | None, rules: tuple[Rule, ...]
+) -> dict[str, Any]:
     """The same as a mapping, with what is left at its default left out."""
     settings: dict[str, Any] = {"label": label, "task": task}
     settings = {key: value for key, value in settings.items() if value is not None}
-    return {**settings, "columns": [_entry(column) for column in columns]}
+    settings["columns"] = [_entry(column) for column in columns]
+    return {**settings, "rules": settings_of(rules, columns)} if rules else settings
 
 
 def _column(entry: object, place: int) -> Column:
@@ -66,7 +75,7 @@ def _column(entry: object, place: int) -> Column:
     if kind is None:
         given = entry["type"]
         raise SchemaError(f"{at} has the unknown type {shown(given)}; {hint(given, KINDS)}")
-    fields = dataclasses.fields(kind)
+    fields = _fields(kind)
     _check_keys(entry, ("type", *(field.name for field in fields)), f"{at} of type {kind.kind}")
     for field in fields:
         if field.default is dataclasses.MISSING and field.name not in entry:
@@ -82,8 +91,13 @@ def _check_keys(entry: Mapping[str, Any], known: tuple[str, ...], what: str) -> 
 
 def _entry(column: Column) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": column.name, "type": column.kind}
-    for field in sorted(dataclasses.fields(column), key=lambda field: field.kw_only is True):
+    for field in sorted(_fields(type(column)), key=lambda field: field.kw_only is True):
         value = getattr(column, field.name)
         if value != field.default:
             entry[field.name] = list(value) if isinstance(value, tuple) else value
     return entry
+
+
+def _fields(kind: type[Column]) -> list[dataclasses.Field[Any]]:
+    """What a file says of a column; where its bins are cut the rules say."""
+    return [field for field in dataclasses.fields(kind) if "from_rules" not in field.metadata]

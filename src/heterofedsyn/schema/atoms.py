@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from heterofedsyn.schema._checks import MOST_CODES
-from heterofedsyn.schema.columns import Column, IntegerColumn, NumberColumn
+from heterofedsyn.schema.binned import IntegerColumn, NumberColumn
+from heterofedsyn.schema.columns import Column
+from heterofedsyn.schema.rules import Order
 from heterofedsyn.schema.schema import Schema
 
 
@@ -15,15 +17,19 @@ def with_atoms(schema: Schema) -> Schema:
     A pile of zeros (no capital gain, no page viewed) is the usual shape of such columns, and
     spreading it over a bin loses more than noise does. Columns that name atoms keep theirs.
     """
-    return replace(schema, columns=tuple(_with_atom(column) for column in schema.columns))
+    in_order = {name for rule in schema.rules if isinstance(rule, Order) for name in rule.columns}
+    return replace(
+        schema,
+        columns=tuple(
+            column if column.name in in_order else _with_atom(column) for column in schema.columns
+        ),
+    )
 
 
 def _with_atom(column: Column) -> Column:
-    if column.size == MOST_CODES:
+    if column.size == MOST_CODES or not isinstance(column, IntegerColumn | NumberColumn):
         return column
-    if isinstance(column, NumberColumn) and not column.atoms and column.max > column.min:
-        return replace(column, atoms=(column.min,))
-    if isinstance(column, IntegerColumn) and not column.atoms:
-        wide = column.max - column.min > (column.bins or 1)
-        return replace(column, atoms=(column.min,)) if wide else column
-    return column
+    first, last = column.grid.spans
+    if column.atoms or first[0] == last[0]:
+        return column
+    return replace(column, atoms=(column.min,))  # type: ignore[arg-type]

@@ -1,11 +1,9 @@
-"""The kinds of columns: how public ranges and lists of values become codes, and codes values."""
+"""What a column is: how values become codes, and codes values; categories, booleans and keys."""
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +13,6 @@ from numpy.typing import NDArray
 from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import SchemaError, did_you_mean
 from heterofedsyn.schema import _checks
-from heterofedsyn.schema._bins import IntegerBins, Layout, RealBins
 from heterofedsyn.schema._checks import MOST_CODES
 
 if TYPE_CHECKING:
@@ -24,6 +21,39 @@ if TYPE_CHECKING:
     from heterofedsyn.schema._parsing import Cells
 
 Mask = NDArray[np.bool_]
+
+KEY_DIGITS = 9
+"""Of an invented identifier with a prefix; more only where there are more rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """The cells of one column, each read by itself.
+
+    Attributes:
+        codes: of every cell; 0 for one that does not fit.
+        fits: whether the schema knows the cell.
+        missing: whether it is empty, whether or not that fits.
+        numbers: of a column with a range, clamped to it, in whatever unit it counts.
+        below, above: whether the cell was clamped, and on which side.
+    """
+
+    codes: Integers
+    fits: Mask
+    missing: Mask
+    numbers: NDArray[Any] | None = None
+    below: Mask | None = None
+    above: Mask | None = None
+
+    def take(self, places: Integers) -> Reading:
+        """The cells at these places."""
+        optional = (self.numbers, self.below, self.above)
+        return Reading(
+            self.codes[places],
+            self.fits[places],
+            self.missing[places],
+            *(None if part is None else part[places] for part in optional),
+        )
 
 
 @dataclass(frozen=True)
@@ -34,6 +64,8 @@ class Column(ABC):
     nullable: bool = field(default=False, kw_only=True)
 
     kind: ClassVar[str]
+    misread: ClassVar[str] = "unknown value"
+    """What is wrong with a cell that is not empty and does not fit."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -59,26 +91,27 @@ class Column(ABC):
 
     def encode(self, array: pa.Array) -> tuple[Integers, Mask]:
         """The code of every row, and whether the row fits; the code of one that does not is 0."""
+        reading = self.read(array)
+        return reading.codes, reading.fits
+
+    def read(self, array: pa.Array) -> Reading:
+        """Every cell, with all that is known about it."""
         import pyarrow as pa
 
         from heterofedsyn.schema import _parsing
 
         if isinstance(array, pa.DictionaryArray):
-            return self._encode_dictionary(array)
-        cells = self._read(_parsing.plain(array))
-        fits = cells.read & ~cells.missing
-        codes = np.where(fits, cells.values, 0)
-        if self.nullable:
-            codes[cells.missing] = self._known
-            fits |= cells.missing
-        return codes, fits
+            return self._read_dictionary(array)
+        return self._read(_parsing.plain(array))
 
     def decode(self, codes: NDArray[Any], rng: np.random.Generator) -> pa.Array:
         """For each code one of its values, all equally likely."""
         missing = codes == self._known
         return self._write(np.where(missing, 0, codes).astype(np.int64), missing, rng)
 
-    def _encode_dictionary(self, array: pa.DictionaryArray) -> tuple[Integers, Mask]:
+    def _read_dictionary(self, array: pa.DictionaryArray) -> Reading:
+        import pyarrow as pa
+
         from heterofedsyn.schema import _parsing
 
         words = _parsing.plain(array.dictionary)
@@ -86,9 +119,17 @@ class Column(ABC):
         if len(words) > len(array):  # each word in use once: a long one may be in every row
             used, places = np.unique(places, return_inverse=True)
             words = words.take(used[used < len(words)])
-        codes, fits = self.encode(words)
-        null = self._known if self.nullable else 0
-        return np.append(codes, null)[places], np.append(fits, self.nullable)[places]
+        none = pa.nulls(1, words.type)
+        return self.read(pa.concat_arrays([words, none])).take(places)
+
+    def _settled(self, codes: Integers, cells: Cells) -> Reading:
+        """Cells that were read, with codes where they fit."""
+        fits = cells.read & ~cells.missing
+        codes = np.where(fits, codes, 0)
+        if self.nullable:
+            codes[cells.missing] = self._known
+            fits |= cells.missing
+        return Reading(codes, fits, cells.missing)
 
     def _at(self, key: str) -> str:
         """How an error names one entry of the column."""
@@ -109,172 +150,12 @@ class Column(ABC):
         """Fills in defaults and refuses a column that contradicts itself."""
 
     @abstractmethod
-    def _read(self, array: pa.Array) -> Cells:
-        """The codes of an array without dictionary."""
+    def _read(self, array: pa.Array) -> Reading:
+        """The cells of an array without dictionary."""
 
     @abstractmethod
     def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:
         """The values of codes, with null where they are missing."""
-
-
-class _Binned(Column):
-    """A column whose range is cut into bins."""
-
-    @property
-    @abstractmethod
-    def _layout(self) -> Layout:
-        """The order of codes."""
-
-    @property
-    def _known(self) -> int:
-        return self._layout.size
-
-
-@dataclass(frozen=True)
-class IntegerColumn(_Binned):
-    """Whole numbers of an inclusive public range, in equal bins.
-
-    >>> IntegerColumn("age", 17, 90).size
-    74
-    """
-
-    min: int
-    max: int
-    bins: int | None = None
-    atoms: tuple[int, ...] = ()
-
-    kind: ClassVar[str] = "integer"
-
-    @cached_property
-    def _grid(self) -> IntegerBins:
-        assert self.bins is not None
-        return IntegerBins(self.min, self.max, self.bins, np.array(self.atoms, np.int64))
-
-    @property
-    def _layout(self) -> Layout:
-        return self._grid.layout
-
-    def _settle(self) -> None:
-        low = _checks.whole(self.min, self._at("min"))
-        high = _checks.whole(self.max, self._at("max"))
-        listed = _checks.listed(self.atoms, self._at("atoms"))
-        atoms = [_checks.whole(atom, self._at("every atom")) for atom in listed]
-        self._set(min=low, max=high, atoms=_checks.atoms(self.name, low, high, atoms))
-        self._set(bins=_checks.bins(self.name, self.bins, high - low + 1, "integers"))
-        _checks.room(self.name, self._grid, self.atoms)
-
-    def _read(self, array: pa.Array) -> Cells:
-        from heterofedsyn.schema import _parsing
-
-        cells = _parsing.whole_numbers(array)
-        return cells.replace(self._grid.encode(cells.values))
-
-    def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:
-        import pyarrow as pa
-
-        return pa.array(self._grid.decode(codes, rng), pa.int64(), mask=missing)
-
-
-@dataclass(frozen=True)
-class NumberColumn(_Binned):
-    """Real numbers of an inclusive public range, in equal bins.
-
-    >>> NumberColumn("price", 0, 10, bins=20, atoms=(0,)).size
-    21
-    """
-
-    min: float
-    max: float
-    bins: int | None = None
-    atoms: tuple[float, ...] = ()
-
-    kind: ClassVar[str] = "number"
-
-    @cached_property
-    def _grid(self) -> RealBins:
-        assert self.bins is not None
-        return RealBins(self.min, self.max, self.bins, np.array(self.atoms, np.float64))
-
-    @property
-    def _layout(self) -> Layout:
-        return self._grid.layout
-
-    def _settle(self) -> None:
-        low = _checks.real(self.min, self._at("min"))
-        high = _checks.real(self.max, self._at("max"))
-        listed = _checks.listed(self.atoms, self._at("atoms"))
-        atoms = [_checks.real(atom, self._at("every atom")) for atom in listed]
-        self._set(min=low, max=high, atoms=_checks.atoms(self.name, low, high, atoms))
-        if not math.isfinite(high - low):
-            raise SchemaError(f"{self._at('the range')} is too wide for floating point; narrow it")
-        most = MOST_CODES if high > low else 1
-        self._set(bins=_checks.bins(self.name, self.bins, most, "codes"))
-        if np.isnan(self._grid.inside).any():
-            raise SchemaError(
-                f"column {self.name!r} has a bin with no number in it besides atoms; "
-                "use fewer bins or atoms, or a wider range"
-            )
-
-    def _read(self, array: pa.Array) -> Cells:
-        from heterofedsyn.schema import _parsing
-
-        cells = _parsing.numbers(array)
-        return cells.replace(self._grid.encode(cells.values))
-
-    def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:
-        import pyarrow as pa
-
-        return pa.array(self._grid.decode(codes, rng), pa.float64(), mask=missing)
-
-
-@dataclass(frozen=True)
-class DatetimeColumn(_Binned):
-    """Moments of an inclusive public range, to the second and in UTC, in equal bins.
-
-    Dates are midnights, text is ISO 8601, and a moment without a zone is taken as it is.
-
-    >>> DatetimeColumn("seen", "2025-01-01", "2025-12-31", bins=365).min
-    datetime.datetime(2025, 1, 1, 0, 0)
-    """
-
-    min: datetime
-    max: datetime
-    bins: int | None = None
-    atoms: tuple[datetime, ...] = ()
-
-    kind: ClassVar[str] = "datetime"
-
-    @cached_property
-    def _grid(self) -> IntegerBins:
-        assert self.bins is not None
-        low, high, *atoms = (_second(moment) for moment in (self.min, self.max, *self.atoms))
-        return IntegerBins(low, high, self.bins, np.array(atoms, np.int64))
-
-    @property
-    def _layout(self) -> Layout:
-        return self._grid.layout
-
-    def _settle(self) -> None:
-        low = _checks.moment(self.min, self._at("min"))
-        high = _checks.moment(self.max, self._at("max"))
-        listed = _checks.listed(self.atoms, self._at("atoms"))
-        atoms = [_checks.moment(atom, self._at("every atom")) for atom in listed]
-        self._set(min=low, max=high, atoms=_checks.atoms(self.name, low, high, atoms))
-        seconds = _second(high) - _second(low) + 1
-        self._set(bins=_checks.bins(self.name, self.bins, seconds, "seconds"))
-        _checks.room(self.name, self._grid, self.atoms)
-
-    def _read(self, array: pa.Array) -> Cells:
-        from heterofedsyn.schema import _parsing
-
-        cells = _parsing.seconds(array)
-        return cells.replace(self._grid.encode(cells.values))
-
-    def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:
-        import pyarrow as pa
-
-        seconds = pa.array(self._grid.decode(codes, rng), pa.int64(), mask=missing)
-        return seconds.cast(pa.timestamp("s"))
 
 
 @dataclass(frozen=True)
@@ -291,8 +172,8 @@ class CategoricalColumn(Column):
 
     kind: ClassVar[str] = "categorical"
 
-    def encode(self, array: pa.Array) -> tuple[Integers, Mask]:
-        """The code of every row, and whether the row fits; the code of one that does not is 0."""
+    def read(self, array: pa.Array) -> Reading:
+        """Every cell, with all that is known about it."""
         from heterofedsyn.schema import _parsing
 
         array = _parsing.plain(array)
@@ -300,7 +181,7 @@ class CategoricalColumn(Column):
             # Far fewer values than rows, as a rule: turn each into text once.
             array = array.dictionary_encode()
             array = type(array).from_arrays(array.indices, _parsing.words(array.dictionary))
-        return super().encode(array)
+        return super().read(array)
 
     @property
     def _known(self) -> int:
@@ -333,13 +214,14 @@ class CategoricalColumn(Column):
                 raise SchemaError(f"{self._at('other')} must be one of the values; {hint}")
             self._set(other=other)
 
-    def _read(self, array: pa.Array) -> Cells:
+    def _read(self, array: pa.Array) -> Reading:
         import pyarrow as pa
 
         from heterofedsyn.schema import _parsing
 
         if not _parsing.is_text(array.type):
-            return _parsing.nothing(array)
+            nothing = _parsing.nothing(array)
+            return self._settled(nothing.values, nothing)
         codes = _parsing.positions(array, self.values)
         missing = (codes < 0) & _parsing.is_empty(array)
         # Also if there are none: whether a row is written in another way must not show in the time.
@@ -349,7 +231,7 @@ class CategoricalColumn(Column):
         by_form = np.array([*self._by_form.values(), unknown])
         by_spelling = by_form[_parsing.positions(forms, tuple(self._by_form))]
         codes[rest] = np.where(_parsing.no_values(forms), -1, by_spelling)
-        return _parsing.Cells(codes, missing, codes >= 0)
+        return self._settled(codes, _parsing.Cells(codes, missing, codes >= 0))
 
     def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:
         import pyarrow as pa
@@ -362,6 +244,7 @@ class BooleanColumn(Column):
     """True or false; false is code 0."""
 
     kind: ClassVar[str] = "boolean"
+    misread: ClassVar[str] = "not true or false"
 
     @property
     def ordered(self) -> bool:
@@ -375,10 +258,11 @@ class BooleanColumn(Column):
     def _settle(self) -> None:
         pass
 
-    def _read(self, array: pa.Array) -> Cells:
+    def _read(self, array: pa.Array) -> Reading:
         from heterofedsyn.schema import _parsing
 
-        return _parsing.booleans(array)
+        cells = _parsing.booleans(array)
+        return self._settled(cells.values, cells)
 
     def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:
         import pyarrow as pa
@@ -386,5 +270,41 @@ class BooleanColumn(Column):
         return pa.array(codes == 1, pa.bool_(), mask=missing)
 
 
-def _second(moment: datetime) -> int:
-    return (moment - datetime(1970, 1, 1)) // _checks.SECOND
+@dataclass(frozen=True)
+class KeyColumn(Column):
+    """Identifiers: never read and never measured; invented ones come back, each once in a table.
+
+    Attributes:
+        prefix: makes them text, such as P000000001; without one they are the numbers from 1.
+    """
+
+    prefix: str | None = None
+
+    kind: ClassVar[str] = "key"
+
+    @property
+    def _known(self) -> int:
+        return 0
+
+    def invent(self, first: int, many: int) -> pa.Array:
+        """So many identifiers, from the one with this number on."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        numbers = pa.array(np.arange(first, first + many), pa.int64())
+        if self.prefix is None:
+            return numbers
+        digits = pc.utf8_lpad(numbers.cast(pa.string()), KEY_DIGITS, "0")
+        return pc.binary_join_element_wise(self.prefix, digits, "")
+
+    def _settle(self) -> None:
+        if self.prefix is not None:
+            self._set(prefix=_checks.text(self.prefix, self._at("prefix")))
+        if self.nullable:
+            raise SchemaError(f"{self._at('nullable')} does not go with type key; leave it out")
+
+    def _read(self, array: pa.Array) -> Reading:
+        raise AssertionError("a key is never read")
+
+    def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:
+        raise AssertionError("a key has no codes")

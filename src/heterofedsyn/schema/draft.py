@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from heterofedsyn.errors import SchemaError
 from heterofedsyn.schema._checks import SECOND
-from heterofedsyn.schema.columns import (
-    BooleanColumn,
-    CategoricalColumn,
-    Column,
-    DatetimeColumn,
-    IntegerColumn,
-    NumberColumn,
-)
+from heterofedsyn.schema.binned import DatetimeColumn, IntegerColumn, NumberColumn
+from heterofedsyn.schema.columns import BooleanColumn, CategoricalColumn, Column
 from heterofedsyn.schema.schema import Schema
 
 if TYPE_CHECKING:

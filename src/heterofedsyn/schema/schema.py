@@ -16,8 +16,10 @@ from heterofedsyn._files import read_whole
 from heterofedsyn._toml import NotToml, from_toml, to_toml
 from heterofedsyn.errors import SchemaError, UsageError
 from heterofedsyn.schema import _checks, _settings
-from heterofedsyn.schema.columns import Column
+from heterofedsyn.schema.columns import Column, KeyColumn
 from heterofedsyn.schema.domain import Domain
+from heterofedsyn.schema.rulebook import Rulebook
+from heterofedsyn.schema.rules import Determines, Rule, cut, with_tables
 
 MOST_SCHEMA_BYTES = 2**24
 MOST_COLUMNS = 1_000
@@ -28,7 +30,7 @@ TASKS = ("binary_classification", "multiclass_classification", "regression")
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table, and what a downstream model would predict from them.
+    """The columns of a table, what is true of every row, and what a model would predict.
 
     >>> schema = Schema.of({"columns": [{"name": "age", "type": "integer", "min": 0, "max": 99}]})
     >>> schema.domain
@@ -38,9 +40,11 @@ class Schema:
     columns: tuple[Column, ...]
     label: str | None = None
     task: str | None = None
+    rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", tuple(self.columns))
+        object.__setattr__(self, "columns", cut(self.columns, self.rules))
+        object.__setattr__(self, "rules", tuple(self.rules))
         if not self.columns:
             raise SchemaError("a schema needs at least one column; add a [[columns]] entry")
         if len(self.columns) > MOST_COLUMNS:
@@ -60,6 +64,11 @@ class Schema:
             raise SchemaError(f"there is no task {_checks.shown(self.task)}; {hint}")
         if self.task is not None and self.label is None:
             raise SchemaError(f"task {self.task!r} needs a label; name the column to predict")
+        if not self.measured:
+            raise SchemaError("all columns are keys or determined; add one that can be measured")
+        if self.label is not None and self.label not in self.domain.names:
+            raise SchemaError(f"label {self.label!r} is a key or determined; name another column")
+        _ = self.rulebook  # refuses rules that leave no row
 
     @classmethod
     def of(cls, source: Schema | Mapping[str, Any] | str | os.PathLike[str]) -> Schema:
@@ -67,8 +76,7 @@ class Schema:
         if isinstance(source, Schema):
             return source
         if isinstance(source, Mapping):
-            columns, label, task = _settings.read(source)
-            return cls(columns, label, task)
+            return cls(*_settings.read(source))
         if isinstance(source, str | os.PathLike):
             return cls.load(source)
         raise UsageError(
@@ -81,16 +89,14 @@ class Schema:
         """The schema that a TOML text describes."""
         if len(text) > MOST_SCHEMA_BYTES:
             raise SchemaError(f"a schema has at most {MOST_SCHEMA_BYTES:,} letters; shorten it")
-        try:
-            return _read(text)
-        except NotToml as error:
-            raise SchemaError(f"the schema is not valid TOML: {error}") from None
+        return _read(text)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schema:
         """The schema in a TOML file."""
         try:
-            return cls.from_toml(read_whole(path, MOST_SCHEMA_BYTES).decode("utf-8"))
+            text = read_whole(path, MOST_SCHEMA_BYTES).decode("utf-8")
+            return cls.of(with_tables(_parsed(text), Path(path).parent))
         except SchemaError as error:
             raise SchemaError(f"{os.fspath(path)}: {error}") from None
         except UnicodeDecodeError:
@@ -102,10 +108,30 @@ class Schema:
             ) from None
 
     @cached_property
+    def measured(self) -> tuple[Column, ...]:
+        """The columns that are counted: all but keys and those that others determine."""
+        derived = {rule.target for rule in self.rules if isinstance(rule, Determines)}
+        return tuple(
+            column
+            for column in self.columns
+            if column.name not in derived and not isinstance(column, KeyColumn)
+        )
+
+    @cached_property
     def domain(self) -> Domain:
-        """Names and numbers of codes."""
-        names = tuple(column.name for column in self.columns)
-        return Domain(names, tuple(column.size for column in self.columns))
+        """Names and numbers of codes of the columns that are measured."""
+        names = tuple(column.name for column in self.measured)
+        return Domain(names, tuple(column.size for column in self.measured))
+
+    @cached_property
+    def rulebook(self) -> Rulebook:
+        """What the rules mean for codes."""
+        return Rulebook.of(self.columns, self.rules)
+
+    def without_rules(self) -> Schema:
+        """The same columns, all of them measured, and no keys: what tables are compared by."""
+        columns = tuple(column for column in self.columns if not isinstance(column, KeyColumn))
+        return Schema(columns, self.label, self.task)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -114,18 +140,22 @@ class Schema:
             self.settings,
             sort_keys=True,
             separators=(",", ":"),
-            default=lambda moment: moment.isoformat(),
+            default=lambda day: day.isoformat(),
         )
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     @property
     def settings(self) -> dict[str, Any]:
         """The schema as a mapping shaped like the TOML; `of` gives it back."""
-        return _settings.write(self.columns, self.label, self.task)
+        return _settings.write(self.columns, self.label, self.task, self.rules)
 
     def column(self, name: str) -> Column:
         """The column of that name."""
-        return self.columns[self.domain.index(name)]
+        for column in self.columns:
+            if column.name == name:
+                return column
+        hint = _checks.hint(name, [column.name for column in self.columns])
+        raise UsageError(f"there is no attribute {name!r}; {hint}")
 
     def to_toml(self) -> str:
         """The schema as TOML; `from_toml` gives it back."""
@@ -145,4 +175,11 @@ class Schema:
 @lru_cache(maxsize=4)
 def _read(text: str) -> Schema:
     """The schema in a text; an agent reads its file at every request, mostly the same one."""
-    return Schema.of(from_toml(text))
+    return Schema.of(_parsed(text))
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return from_toml(text)
+    except NotToml as error:
+        raise SchemaError(f"the schema is not valid TOML: {error}") from None

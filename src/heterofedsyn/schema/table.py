@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,10 @@ from numpy.typing import NDArray
 
 from heterofedsyn._arrays import Codes, Integers, frozen
 from heterofedsyn.errors import DataError, UsageError, did_you_mean
+from heterofedsyn.schema.columns import KeyColumn
 from heterofedsyn.schema.domain import Domain
+from heterofedsyn.schema.drawing_order import in_order
+from heterofedsyn.schema.fit import Fit, FitCount
 from heterofedsyn.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -68,40 +70,6 @@ class EncodedTable:
         return EncodedTable(self.domain, codes)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Fit:
-    """How the rows of a source fit a schema; for the data's owner only, never for a message.
-
-    Attributes:
-        rows_read: rows that the source had.
-        rows_dropped: rows that do not fit the schema.
-        misfits: how many rows do not fit because of each column; a row may count in several.
-        rows_over: rows that fit but exceed what one unit may contribute.
-    """
-
-    rows_read: int
-    rows_dropped: int = 0
-    misfits: dict[str, int] = field(default_factory=dict)
-    rows_over: int = 0
-
-    def describe(self) -> str | None:
-        """One line on the rows left out, or None when all were kept.
-
-        >>> Fit(rows_read=3, rows_dropped=1, misfits={"age": 1}).describe()
-        '1 row does not fit and is left out (age: 1)'
-        """
-        said = []
-        if self.rows_dropped:
-            columns = ", ".join(f"{name}: {count:,}" for name, count in self.misfits.items())
-            one = self.rows_dropped == 1
-            words = "row does not fit and is" if one else "rows do not fit and are"
-            said.append(f"{self.rows_dropped:,} {words} left out ({columns})")
-        if self.rows_over:
-            words = "row is" if self.rows_over == 1 else "rows are"
-            said.append(f"{self.rows_over:,} {words} left out as more than one unit may contribute")
-        return "; ".join(said) or None
-
-
 @dataclass(frozen=True, eq=False)
 class Encoded(Fit):
     """An encoded table, and what was left out of it.
@@ -152,18 +120,12 @@ class Encoder:
         self._unit = unit
         self._most = max_rows_per_unit
         self._declared = declared
-        self._rows_read = self._rows_dropped = self._rows_over = 0
-        self._misfits: Counter[str] = Counter()
+        self._count = FitCount()
 
     @property
     def fit(self) -> Fit:
         """How the rows so far fitted."""
-        return Fit(
-            rows_read=self._rows_read,
-            rows_dropped=self._rows_dropped,
-            misfits={name: count for name, count in self._misfits.items() if count},
-            rows_over=self._rows_over,
-        )
+        return self._count.fit
 
     def encode(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
         """The rows that are kept; with a unit column, after all batches were read."""
@@ -173,7 +135,7 @@ class Encoder:
             for batch in batches:
                 yield Part(self.fitting(batch)[0])
             return
-        none = np.empty((len(self._schema.columns), 0), self._kind)
+        none = np.empty((len(self._schema.domain), 0), self._kind)
         people = _units.People(self._most, none, self._declared)
         fitted = 0
         for batch in batches:
@@ -182,7 +144,7 @@ class Encoder:
             people.admit(codes, identities)
             fitted += codes.shape[1]
         numbers, codes = people.kept()
-        self._rows_over += fitted - len(numbers)
+        self._count.rows_over += fitted - len(numbers)
         for start in range(0, len(numbers), _PART_ROWS):
             rows = slice(start, start + _PART_ROWS)
             yield Part(codes[:, rows], numbers[rows])
@@ -191,18 +153,23 @@ class Encoder:
         """Codes of the rows of one batch that fit, and whose each is, however many a unit has."""
         from heterofedsyn.schema import _units
 
-        codes: Codes = np.empty((len(self._schema.columns), batch.num_rows), self._kind)
-        fitting = {}
-        for place, column in enumerate(self._schema.columns):
-            codes[place], fitting[column.name] = column.encode(_column(batch, column.name))
-        identities = None
+        readings = {
+            column.name: column.read(_column(batch, column.name))
+            for column in self._schema.columns
+            if not isinstance(column, KeyColumn)
+        }
+        codes: Codes = np.empty((len(self._schema.domain), batch.num_rows), self._kind)
+        for place, name in enumerate(self._schema.domain.names):
+            codes[place] = readings[name].codes
+        fits = np.logical_and.reduce([reading.fits for reading in readings.values()])
+        identities, known = None, None
         if self._unit is not None:
             identities, known = _units.identify(_column(batch, self._unit), self._unit)
-            fitting[self._unit] = fitting.get(self._unit, True) & known
-        self._rows_read += batch.num_rows
-        self._misfits.update({n: int(np.count_nonzero(~f)) for n, f in fitting.items()})
-        fits = np.logical_and.reduce(list(fitting.values()))
-        self._rows_dropped += batch.num_rows - int(np.count_nonzero(fits))
+            fits = fits & known
+        broken = self._schema.rulebook.contradicted(readings, fits)
+        for mask in broken.values():
+            fits = fits & ~mask
+        self._count.add(self._schema, readings, fits, broken, self._unit, known)
         # Also where all fit: a hub that waits for the rows to be read must not see whether they do.
         codes = np.compress(fits, codes, axis=1)
         return codes, None if identities is None else identities.filter(fits)
@@ -217,7 +184,7 @@ def encode(
     """All rows that an `Encoder` keeps, as one table in memory."""
     encoder = Encoder(schema, unit, max_rows_per_unit)
     parts = list(encoder.encode(batches))
-    none = np.empty((len(schema.columns), 0), code_type(schema.domain))
+    none = np.empty((len(schema.domain), 0), code_type(schema.domain))
     codes = np.concatenate([none, *(part.codes for part in parts)], axis=1)
     units = [part.units for part in parts if part.units is not None]
     return Encoded(
@@ -227,14 +194,31 @@ def encode(
     )
 
 
-def decode(schema: Schema, table: EncodedTable, rng: np.random.Generator) -> pa.Table:
-    """A table with the schema's columns, order and types; each code becomes one of its values."""
+def decode(
+    schema: Schema, table: EncodedTable, rng: np.random.Generator, first: int = 1
+) -> pa.Table:
+    """A table with the schema's columns, order and types; each code becomes one of its values.
+
+    Args:
+        first: the number of the first row, from which keys are invented.
+    """
     import pyarrow as pa
 
     if table.domain != schema.domain:
         raise UsageError("the table was not encoded by this schema; pass the schema it came from")
-    columns = zip(schema.columns, table.codes, strict=True)
-    return pa.table({column.name: column.decode(codes, rng) for column, codes in columns})
+    codes = dict(zip(schema.domain.names, table.codes, strict=True))
+    for rule, follows in schema.rulebook.derived:
+        codes[rule.target] = follows[codes[rule.source]]
+    drawn = in_order(schema, codes, rng)
+    columns = {}
+    for column in schema.columns:
+        if isinstance(column, KeyColumn):
+            columns[column.name] = column.invent(first, table.rows)
+        elif column.name in drawn:
+            columns[column.name] = drawn[column.name]
+        else:
+            columns[column.name] = column.decode(codes[column.name], rng)
+    return pa.table(columns)
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -246,9 +230,13 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
     return batch.column(name)
 
 
-def columns_of(schema: Schema, unit: str | None) -> tuple[str, ...]:
-    """What is read of a table: the columns of its schema and, if it has one, of its units."""
-    return tuple(dict.fromkeys([*schema.domain.names, *([unit] if unit else [])]))
+def columns_of(schema: Schema, unit: str | None) -> dict[str, str]:
+    """What is read of a table, and as what kind: columns of its schema and, if any, of its units.
+
+    Keys are not, and a column that is also the unit is read as the schema says.
+    """
+    kinds = {c.name: c.kind for c in schema.columns if not isinstance(c, KeyColumn)}
+    return {**kinds, unit: kinds.get(unit, "unit")} if unit else kinds
 
 
 def code_type(domain: Domain) -> np.dtype[Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from uuid import uuid4
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -31,7 +32,6 @@ COUNTS = "slot int, counts binary"
 SLOT_CELLS = 2**17
 
 _BLOCK_BYTES = 2**22
-_READ, _DROPPED, _OVER, _MISFITS = range(4)
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -71,7 +71,7 @@ class Task:
         """How the rows of a partition fitted, when all of them are encoded."""
         if self.read is not None:
             self.read.add(encoder.fit.rows_read)
-        return _batch(fit=_vector(encoder))
+        return _batch(fit=_packed(encoder.fit))
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,12 @@ class Limit:
 
     domain: Domain
     most: int
-    columns: int
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         blocks, over = _Blocks(), 0
         for batch in batches:
-            for earlier in _vectors(batch.column("fit")):
-                yield _batch(fit=earlier)
+            for earlier in batch.column("fit").drop_null():
+                yield _batch(fit=earlier.as_py())
             codes = batch.column("codes").drop_null()
             numbers = batch.column("number").filter(batch.column("codes").is_valid()).to_numpy()
             kept = codes.filter(pa.array(numbers <= self.most))
@@ -136,9 +135,7 @@ class Limit:
             rows = np.frombuffer(b"".join(kept.to_pylist()), code_type(self.domain))
             yield from blocks.add(rows.reshape(-1, len(self.domain)).T)
         yield from blocks.rest()
-        fit = np.zeros(_MISFITS + self.columns, np.int64)
-        fit[_OVER] = over
-        yield _batch(fit=fit)
+        yield _batch(fit=_packed(Fit(rows_read=0, rows_over=over)))
 
 
 @dataclass(frozen=True)
@@ -171,25 +168,17 @@ def add_up(slots: pa.Table) -> pa.Table:
     return pa.Table.from_batches([_slot(slots.column("slot")[0].as_py(), total)])
 
 
-def fit_of(vectors: Iterable[bytes], columns: Sequence[str]) -> Fit:
+def fit_of(parts: Iterable[bytes]) -> Fit:
     """How the rows of all partitions fitted."""
-    total = np.zeros(_MISFITS + len(columns), np.int64)
-    for vector in vectors:
-        total += np.frombuffer(vector, np.int64)
-    misfits = zip(columns, total[_MISFITS:].tolist(), strict=True)
-    return Fit(
-        rows_read=int(total[_READ]),
-        rows_dropped=int(total[_DROPPED]),
-        misfits={name: rows for name, rows in misfits if rows},
-        rows_over=int(total[_OVER]),
-    )
+    total = Fit(rows_read=0)
+    for part in parts:
+        total = total.plus(msgspec.msgpack.decode(part, type=Fit))
+    return total
 
 
-def _vector(encoder: Encoder) -> Integers:
-    """What `fit_of` adds up."""
-    fit = encoder.fit
-    misfits = [fit.misfits.get(name, 0) for name in encoder.columns]
-    return np.array([fit.rows_read, fit.rows_dropped, fit.rows_over, *misfits], np.int64)
+def _packed(fit: Fit) -> bytes:
+    """What `fit_of` adds up; rows of a partition have no numbers that mean anything."""
+    return msgspec.msgpack.encode(replace(fit, places={}))
 
 
 @dataclass(eq=False)
@@ -209,7 +198,7 @@ class _Blocks:
             yield _batch(codes=np.concatenate(waiting, axis=1))
 
 
-def _larger(batches: Batches, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _larger(batches: Batches, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
     """Batches put together: Spark's are too small for the work on each to be worth it."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
@@ -221,15 +210,10 @@ def _larger(batches: Batches, columns: Sequence[str]) -> Iterator[pa.RecordBatch
         yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(BATCH_ROWS)
 
 
-def _batch(codes: Codes | None = None, fit: Integers | None = None) -> pa.RecordBatch:
+def _batch(codes: Codes | None = None, fit: bytes | None = None) -> pa.RecordBatch:
     """One row of an encoded copy."""
-    both = {"codes": codes, "fit": fit}
-    return pa.record_batch(
-        {
-            name: pa.array([None if array is None else array.tobytes()], pa.binary())
-            for name, array in both.items()
-        }
-    )
+    both = {"codes": None if codes is None else codes.tobytes(), "fit": fit}
+    return pa.record_batch({name: pa.array([own], pa.binary()) for name, own in both.items()})
 
 
 def _slot(slot: int, counts: Integers) -> pa.RecordBatch:

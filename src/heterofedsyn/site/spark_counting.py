@@ -156,8 +156,8 @@ class _Reading:
         return self.sources[0].name
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """What is read."""
+    def columns(self) -> dict[str, str]:
+        """What is read, and as what kind."""
         return columns_of(self.schema, self.unit)
 
     @property
@@ -196,7 +196,7 @@ class _Reading:
 
     def _fit(self, encoded: DataFrame) -> Fit:
         fits = encoded.where("fit is not null").select("fit").collect()
-        return work.fit_of((row.fit for row in fits), self.columns)
+        return work.fit_of(row.fit for row in fits)
 
     def _encoded(self) -> DataFrame:
         """The rows as blocks of codes, made when they are first needed."""
@@ -216,7 +216,7 @@ class _Reading:
         ranked = Window.partitionBy("person").orderBy("rank", "codes")
         number = functions.row_number().over(ranked)
         numbered = encoded.select("codes", "fit", number.alias("number"))
-        limit = work.Limit(self.schema.domain, self.most, len(columns))
+        limit = work.Limit(self.schema.domain, self.most)
         return numbered.mapInArrow(limit, work.COPY)
 
 

@@ -15,7 +15,7 @@ from heterofedsyn.synthesis.refine import refine
 def missing_apart(schema: Schema, groups: dict[str, Integers]) -> dict[str, bool]:
     """For every ordered attribute, whether its last group stands for missing values alone."""
     apart = {}
-    for column in schema.columns:
+    for column in schema.measured:
         own = groups[column.name]
         if column.ordered:
             apart[column.name] = column.nullable and own.size > 1 and bool(own[-1] != own[-2])

@@ -61,7 +61,7 @@ def _workers(seed: int) -> str:
         for part in range(_PARTITIONS):
             encoded += encode(_batches(mixed[part::_PARTITIONS], columns))
         numbered = _numbered(pa.Table.from_batches(encoded))
-        limit = work.Limit(schema.domain, most, len(columns))
+        limit = work.Limit(schema.domain, most)
         half = numbered.num_rows // 2
         copy = [
             *limit(numbered.slice(0, half).to_batches()),
@@ -85,8 +85,8 @@ def _workers(seed: int) -> str:
             np.array_equal(joint, right),
             f"{most} rows a person: other rows are counted than from any other source",
         )
-        vectors = [v for batch in copy for v in batch.column("fit").drop_null().to_pylist()]
-        total = _total(schema, most, work.fit_of(vectors, columns), joint)
+        fits = [v for batch in copy for v in batch.column("fit").drop_null().to_pylist()]
+        total = _total(schema, most, work.fit_of(fits), joint)
         require(
             total == wanted, f"{most} rows a person: the total is {total}, counted are {wanted}"
         )

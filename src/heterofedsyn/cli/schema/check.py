@@ -62,11 +62,10 @@ def check(
         if ignored:
             say(f"not in the schema and never read: {', '.join(sorted(ignored))}")
     if fit.rows_dropped:
-        columns = ", ".join(f"{name}: {many:,}" for name, many in fit.misfits.items())
         fits = "does" if fit.rows_dropped == 1 else "do"
         raise DataError(
             f"{fit.rows_dropped:,} of {count(fit.rows_read, 'row')} {fits} not fit "
-            f"({columns}); mend the rows, or widen the schema: `other`, `nullable`, the type"
+            f"({fit.reasons}); mend the rows, or widen the schema: `other`, `nullable`, the type"
         )
     if sources and not as_json:
         say(f"{_all(fit.rows_read)}; this count is exact: do not publish it")
@@ -78,5 +77,5 @@ def _all(rows: int) -> str:
     return f"all {rows:,} rows fit"
 
 
-def _count(misfits: dict[str, int], name: str) -> str:
-    return f"{misfits[name]:,}" if misfits.get(name) else "-"
+def _count(misfits: dict[str, dict[str, int]], name: str) -> str:
+    return f"{sum(misfits[name].values()):,}" if misfits.get(name) else "-"

@@ -85,7 +85,7 @@ def show_misfits(checked: Fit) -> None:
         show_table(
             "Rows that do not fit the schema and are left out",
             ["column", "rows"],
-            [[name, f"{many:,}"] for name, many in checked.misfits.items()],
+            [[name, f"{sum(why.values()):,}"] for name, why in checked.misfits.items()],
         )
     line = f"{count(checked.rows_read, 'row')} read, {checked.rows_dropped:,} do not fit"
     if checked.rows_over:

@@ -152,7 +152,7 @@ class WaveTree(Method):
 
     def _open_pairs(self, setting: Setting) -> list[Clique]:
         """Pairs that could be measured: a column with one value can depend on nothing."""
-        names = [column.name for column in setting.schema.columns if column.size > 1]
+        names = [column.name for column in setting.schema.measured if column.size > 1]
         return list(itertools.combinations(names, 2))
 
     def _scored_pairs(self, setting: Setting) -> list[Clique]:
@@ -171,7 +171,7 @@ class WaveTree(Method):
         return Ask("total", ((Total(), budget),))
 
     def _most_cells(self, setting: Setting, pairs: Sequence[Clique], groups: float) -> list[int]:
-        most = {column.name: most_groups(column, groups) for column in setting.schema.columns}
+        most = {column.name: most_groups(column, groups) for column in setting.schema.measured}
         return [most[first] * most[second] for first, second in pairs]
 
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
@@ -274,7 +274,7 @@ class WaveTree(Method):
             column.name: group_ordered(values[column.name], threshold, last_apart=column.nullable)
             if column.ordered
             else group_categories(values[column.name], threshold)
-            for column in schema.columns
+            for column in schema.measured
         }
 
     def choose(

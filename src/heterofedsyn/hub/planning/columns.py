@@ -62,10 +62,10 @@ def column_forecasts(
         for name, told in own.items()
     }
     growth = _growth(schema, noise)
-    whole = math.fsum(column.size**growth for column in schema.columns)
+    whole = math.fsum(column.size**growth for column in schema.measured)
     return tuple(
         _forecast(column, rows, noise[column.name], growth, whole, findings)
-        for column in schema.columns
+        for column in schema.measured
     )
 
 
@@ -128,7 +128,7 @@ def _enough(column: Column, rows: int, noise: _Noise, growth: float, whole: floa
 
 def _growth(schema: Schema, noise: dict[str, _Noise]) -> float:
     """With which power of its size a column's share of the budget grows, as it is planned."""
-    narrow, *_, wide = sorted([*schema.columns] * 2, key=lambda column: column.size)
+    narrow, *_, wide = sorted([*schema.measured] * 2, key=lambda column: column.size)
     if narrow.size == wide.size:
         return 0.5
     ratio = noise[wide.name].price / noise[narrow.name].price

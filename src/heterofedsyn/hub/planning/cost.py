@@ -153,7 +153,7 @@ def check_feasible(schema: Schema, plan: Plan, method: Method) -> None:
             else:
                 _check_later(part, schema)
         except ProtocolError as error:
-            widest = max(schema.columns, key=lambda column: column.size)
+            widest = max(schema.measured, key=lambda column: column.size)
             raise UsageError(
                 f"method {method.name!r} would ask for more than sites answer: {error} (column "
                 f"{widest.name!r} has {count(widest.size, 'value')})"
@@ -179,7 +179,7 @@ def _check_later(later: Later, schema: Schema) -> None:
         )
     if releases and later.kinds == ("grouped",):
         # A pair on a grid comes with a group number, of a byte at least, for each of its values.
-        pairs = itertools.combinations([column.size for column in schema.columns], 2)
+        pairs = itertools.combinations([column.size for column in schema.measured], 2)
         lengths = sorted((one + other for one, other in pairs), reverse=True)[:releases]
         length = sum(lengths) + BYTES_OF_A_PART * len(lengths)
         if length > MOST_QUERY_BYTES:

@@ -126,7 +126,7 @@ def scattered(expected: Floats, rng: np.random.Generator) -> Integers:
 
 def invent(schema: Schema, many: int, seed: int) -> Iterator[Likeness]:
     """So many likely distributions; the first ones are the same however many are asked for."""
-    columns = schema.columns
+    columns = schema.measured
     draw = np.random.default_rng([seed, 1])
     kinds = [draw.permutation(usual_shapes(column)) for column in columns]
     slopes = [draw.permutation(TURNS) * 2 / TURNS for _ in columns]

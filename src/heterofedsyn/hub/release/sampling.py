@@ -17,6 +17,7 @@ import numpy as np
 from heterofedsyn._arrays import cores, stream
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.schema import EncodedTable, Schema, decode
+from heterofedsyn.synthesis.obey import obey
 from heterofedsyn.synthesis.stopping import heed, step
 
 if TYPE_CHECKING:
@@ -44,9 +45,10 @@ def draw(schema: Schema, model: Model, rows: int, seed: int) -> Generator[pa.Tab
     end at their next step.
     """
     chunks = enumerate(shares(model, rows))
+    first = 1
     if rows <= CHUNK:
         for number, counts in chunks:
-            yield _chunk(schema, model, counts, seed, number)
+            yield _chunk(schema, model, counts, seed, number, first)
         return
     for targets in model.targets:
         _ = targets.estimates  # once, before several threads ask for them
@@ -55,7 +57,8 @@ def draw(schema: Schema, model: Model, rows: int, seed: int) -> Generator[pa.Tab
     pool = ThreadPoolExecutor(min(AT_ONCE, cores()), "drawing", heed, (stop,))
     try:
         for number, counts in chunks:
-            waiting.append(pool.submit(_chunk, schema, model, counts, seed, number))
+            waiting.append(pool.submit(_chunk, schema, model, counts, seed, number, first))
+            first += sum(counts)
             if len(waiting) > AT_ONCE:
                 yield waiting.popleft().result()
         while waiting:
@@ -78,15 +81,17 @@ def shares(model: Model, rows: int) -> Iterator[list[int]]:
         yield np.diff(np.clip(edges, begin, end)).tolist()
 
 
-def _chunk(schema: Schema, model: Model, counts: list[int], seed: int, number: int) -> pa.Table:
+def _chunk(
+    schema: Schema, model: Model, counts: list[int], seed: int, number: int, first: int = 1
+) -> pa.Table:
     rng = stream(seed, f"sample {number}" if number else "sample")
     tables = [
-        model.synthesizer.synthesize(targets, many, rng)
+        obey(targets, model.synthesizer.synthesize(targets, many, rng), rng)
         for targets, many in zip(model.targets, counts, strict=True)
         if many > 0
     ]
     step()
-    return decode(schema, EncodedTable.concatenate(tables), rng)
+    return decode(schema, EncodedTable.concatenate(tables), rng, first)
 
 
 def write(

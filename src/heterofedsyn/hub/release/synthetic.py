@@ -158,7 +158,7 @@ def _is_drawn(schema: Schema, stored: pa.Schema) -> bool:
     """Whether a file has the columns that `decode` gives, with text as dictionaries."""
     import pyarrow as pa
 
-    none = EncodedTable(schema.domain, np.zeros((len(schema.columns), 0), np.uint8))
+    none = EncodedTable(schema.domain, np.zeros((len(schema.domain), 0), np.uint8))
     drawn = decode(schema, none, np.random.default_rng(0)).schema
     return drawn.names == stored.names and all(
         pa.types.is_dictionary(there) and there.value_type == wanted

@@ -1,0 +1,120 @@
+"""A search for a row that breaks no rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heterofedsyn._arrays import Floats, Integers
+
+if TYPE_CHECKING:
+    from heterofedsyn.schema.rulebook import Before, Forbidden
+
+Mask = NDArray[np.bool_]
+
+MOST_TRIES = 20_000
+"""Choices after which rules count as too tangled; sensible ones need one for each column."""
+
+
+class NoRow(Exception):
+    """There is no such row, or none that could be found; says which of the two."""
+
+
+class Search:
+    """Codes for the columns that rules speak of, one column at a time, stepping back at dead ends.
+
+    What a choice rules out is struck from the other columns at once, so that most dead ends are
+    seen before they are entered.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        nevers: Sequence[Forbidden],
+        orders: Sequence[Before],
+        weights: Mapping[int, Floats] | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        """A search that has tried nothing; with weights likely codes are tried first, at random."""
+        places = {place for law in nevers for place in law.masks}
+        self._places = sorted(places | {place for law in orders for place in law.places})
+        self._nevers, self._orders = nevers, orders
+        self._sizes, self._weights, self._rng = sizes, weights or {}, rng
+        self._ordered = {place for law in orders for place in law.places}
+        self._tries = 0
+
+    def run(self) -> dict[int, int]:
+        """A code for each place.
+
+        Raises:
+            NoRow: if there is none.
+        """
+        free = {place: np.ones(self._sizes[place], np.bool_) for place in self._places}
+        for law in self._nevers:
+            if len(law.masks) == 1:
+                for place, mask in law.masks.items():
+                    free[place] = free[place] & ~mask
+        try:
+            found = self._extend({}, free)
+        except RecursionError:
+            raise NoRow("makes it too hard to find a possible row") from None
+        if found is None:
+            raise NoRow("leaves no possible row")
+        return found
+
+    def _extend(self, chosen: dict[int, int], free: dict[int, Mask]) -> dict[int, int] | None:
+        left = [place for place in self._places if place not in chosen]
+        if not left:
+            return chosen
+        place = min(left, key=lambda own: int(np.count_nonzero(free[own])))
+        for code in self._candidates(place, free[place]):
+            self._tries += 1
+            if self._tries > MOST_TRIES:
+                raise NoRow("makes it too hard to find a possible row")
+            now = {**chosen, place: int(code)}
+            narrowed = self._narrowed(now, free, place)
+            if narrowed is not None:
+                found = self._extend(now, narrowed)
+                if found is not None:
+                    return found
+        return None
+
+    def _candidates(self, place: int, free: Mask) -> Integers:
+        codes = np.flatnonzero(free)
+        if self._rng is not None and place in self._weights:
+            weights = np.maximum(self._weights[place][codes], 1e-12)
+            codes = codes[np.argsort(-(np.log(weights) + self._rng.gumbel(size=codes.size)))]
+        if place in self._ordered:
+            return codes
+        # Codes that every rule treats alike fail alike.
+        masks = [law.masks[place][codes] for law in self._nevers if place in law.masks]
+        first: Integers = np.unique(np.stack(masks), axis=1, return_index=True)[1]
+        return codes[np.sort(first)]
+
+    def _narrowed(
+        self, chosen: dict[int, int], free: dict[int, Mask], place: int
+    ) -> dict[int, Mask] | None:
+        """What is left for the other columns; None if that is nothing for one of them."""
+        free = dict(free)
+        for law in self._nevers:
+            if place not in law.masks:
+                continue
+            if not all(law.masks[own][chosen[own]] for own in law.masks if own in chosen):
+                continue
+            open_places = [own for own in law.masks if own not in chosen]
+            if not open_places:
+                return None
+            if len(open_places) == 1:
+                free[open_places[0]] = free[open_places[0]] & ~law.masks[open_places[0]]
+        for order in self._orders:
+            one, other = order.places
+            if one == place and other not in chosen:
+                free[other] = free[other] & (order.last >= order.first[chosen[one]])
+            elif other == place and one not in chosen:
+                free[one] = free[one] & (order.first <= order.last[chosen[other]])
+        if all(free[own].any() for own in self._places if own not in chosen):
+            return free
+        return None
