@@ -784,7 +784,7 @@ COMMANDS = [
     ("evaluate",),
     ("report",),
     ("schema",),
-    ("schema", "draft"),
+    *(("schema", name) for name in ("draft", "new", "import", "export")),
     ("schema", "check"),
     ("audit",),
     ("bench",),
