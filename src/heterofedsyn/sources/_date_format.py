@@ -9,6 +9,14 @@ from heterofedsyn.errors import UsageError
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
+LAYOUTS = (
+    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d"),
+    *("%Y%m%d", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y", "%d-%b-%Y", "%d-%b-%y"),
+    *("%d%b%Y", "%d%b%y", "%d %b %Y", "%b %d, %Y", "%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %I:%M %p"),
+    *("%d/%m/%Y %I:%M:%S %p", "%d/%m/%Y %I:%M %p", "%Y%m%d %H:%M:%S", "%Y%m%d%H%M%S"),
+)
+"""Common ones, the likelier of two that read the same cells first."""
+
 _TWO = "[0-9]{1,2}"
 _CODES = {
     "d": ("day", _TWO),

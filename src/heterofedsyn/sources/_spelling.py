@@ -35,7 +35,7 @@ def rewritten(array: pa.Array, kind: str, spelling: Spelling) -> pa.Array:
         return _without_numbers(array, spelling.null) if spelling.null else array
     if spelling.null:
         words = pa.array(spelling.null, array.type)
-        missing = pc.is_in(pc.utf8_trim_whitespace(array), value_set=words)
+        missing = pc.is_in(pc.ascii_trim_whitespace(array), value_set=words)
         array = pc.if_else(missing, pa.scalar(None, array.type), array)
     if kind in NUMBERS and not spelling.plain_numbers:
         return _numbers(array, spelling)
@@ -62,7 +62,7 @@ def _between(thousands: str) -> str:
 
 
 def _numbers(text: pa.Array, spelling: Spelling) -> pa.Array:
-    text = pc.utf8_trim_whitespace(text)
+    text = pc.ascii_trim_whitespace(text)
     pattern = number_pattern(spelling.decimal, spelling.thousands)
     well = pc.match_substring_regex(text, pattern=pattern)
     if spelling.thousands:
@@ -85,7 +85,7 @@ def _without_numbers(array: pa.Array, null: tuple[str, ...]) -> pa.Array:
 
 def _dates(text: pa.Array, layout: str) -> pa.Array:
     """Dates of one layout in ISO 8601; other text as it is."""
-    parts = pc.extract_regex(pc.utf8_trim_whitespace(text), pattern=pattern_of(layout))
+    parts = pc.extract_regex(pc.ascii_trim_whitespace(text), pattern=pattern_of(layout))
     names = {field.name for field in parts.type}
     nothing = pa.scalar("", text.type)
 

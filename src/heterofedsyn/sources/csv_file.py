@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,6 +39,8 @@ _BAD_TEXT = re.compile(r"(?:Row #(\d+): )?CSV conversion error to string: invali
 @dataclass(frozen=True)
 class CsvSource(Source):
     """A CSV file with a header; empty cells are empty text."""
+
+    has_dialects: ClassVar[bool] = True
 
     path: Path
     header: tuple[str, ...]

@@ -149,6 +149,21 @@ class Dialect:
         return rewritten(array, kind, self.of(column))
 
 
+def written(key: str, new: str | tuple[str, ...], column: str = "") -> str:
+    """An option as a location says it.
+
+    >>> written("null", ("NA", "a,b"), "ward")
+    'null.ward=NA,a%2Cb'
+    """
+    value = ",".join(map(_escaped, new)) if isinstance(new, tuple) else new
+    name = {text: name for name, text in _NAMED.items()}.get(value, value)
+    return f"{key}{f'.{_escaped(column)}' if column else ''}={name}"
+
+
+def _escaped(text: str) -> str:
+    return re.sub("[%&=,]", lambda letter: f"%{ord(letter[0]):02X}", text)
+
+
 def _split(options: str) -> Iterator[tuple[str, str, str]]:
     """Option, column and value as written; the column is empty where all are meant."""
     seen = set()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from glob import has_magic
@@ -101,6 +101,9 @@ def _parsed(text: str) -> Location:
     path, _, query = text.partition("#")
     if path.partition(_FILES)[0].lower().endswith(_DATABASE_FILES):
         return _database_file(path, query)
+    place, _, options = path.partition("?")
+    if place.lower().endswith(_DATABASE_FILES) and not _exists(_expanded(path)):
+        _refuse_dialect(place, [_key(options)])
     return _file(text)
 
 
@@ -117,8 +120,22 @@ def _split_options(text: str) -> tuple[str, str]:
     if match is None or _exists(_expanded(text)):
         return text, ""
     path, options = match.groups()
-    known = re.split("[.=]", options)[0] in OF_FILES + OF_CELLS
+    known = _key(options) in OF_FILES + OF_CELLS
     return (path, options) if known or _exists(_expanded(path)) else (text, "")
+
+
+def _key(options: str) -> str:
+    """The first option that is said of a dialect, if it is one."""
+    return re.split("[.=]", options)[0]
+
+
+def _refuse_dialect(name: str, keys: Iterable[str]) -> None:
+    for key in keys:
+        if key in OF_FILES + OF_CELLS:
+            raise UsageError(
+                f"{name}: {key}= is for CSV and Parquet files; let the query give its values as "
+                "schemas read them"
+            )
 
 
 def _database_file(path: str, query: str) -> Location:
@@ -190,6 +207,18 @@ def anchored(text: str) -> str:
     folder = os.path.abspath(location.files) if location.files else ""  # noqa: PTH100
     _, _, query = text.partition("#")
     return f"{scheme}{place}{_FILES if folder else ''}{folder}#{query}"
+
+
+def with_options(text: str, options: str) -> str:
+    """The location of a file that says more of its dialect.
+
+    >>> with_options(with_options("stays.csv", "delimiter=;"), "decimal=,")
+    'stays.csv?delimiter=;&decimal=,'
+    """
+    if not options:
+        return text
+    more = f"{text}{'?' if parse(text).dialect == Dialect() else '&'}{options}"
+    return check_location(more)
 
 
 def split_name(text: str) -> tuple[str | None, str]:
@@ -319,6 +348,7 @@ def _postgresql(text: str) -> Location:
     if not _HOSTS.fullmatch(hosts) or not all(port.isdigit() or not port for port in ports):
         raise UsageError("the host of a PostgreSQL location is not host:port; mend it")
     name = f"postgresql://{hosts}/{database}"
+    _refuse_dialect(name, given)
     place = f"postgresql://{rest}" + (f"?{parameters}" if parameters else "")
     return Location("postgresql", name, place, _query(name, query))
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -27,6 +28,8 @@ class ParquetSource(Source):
 
     Text that repeats is read as dictionaries, so that each distinct value is seen once.
     """
+
+    has_dialects: ClassVar[bool] = True
 
     text: str
     paths: tuple[Path, ...]

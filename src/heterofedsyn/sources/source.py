@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from heterofedsyn.errors import DataError, did_you_mean
 from heterofedsyn.sources.dialect import Dialect
@@ -19,6 +19,9 @@ BATCH_ROWS = 131_072
 
 class Source(ABC):
     """A table that can be read batch by batch; rows are read when `batches` is iterated."""
+
+    has_dialects: ClassVar[bool] = False
+    """Whether its location can say how its texts are written."""
 
     @property
     @abstractmethod
