@@ -192,7 +192,7 @@ def test_words_for_no_value_are_no_categories_of_numbers() -> None:
     schema = outline.schema()
     assert schema.column("x") == IntegerColumn("x", 1, 3, nullable=True)
     assert schema.column("y") == CategoricalColumn("y", ("NA", "b", "c"))
-    assert outline.dialect == {"null.x": "NA", "null.z": "-,?"}
+    assert outline.dialect == {("null", "x"): ("NA",), ("null", "z"): ("-", "?")}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from heterofedsyn.schema._seen import (
     flat,
     told_decimals,
 )
-from heterofedsyn.schema.outline import Entry, Outline, option, query_of, settled
+from heterofedsyn.schema.outline import Entry, Options, Outline, option, settled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -246,7 +246,9 @@ def _remarks(seen: Seen, kind: str, way: Way) -> tuple[str, ...]:
     others = [other for other, reading in found.items() if reading != found[way]]
     if not way.options or not others:
         return ()
-    written, other = (query_of(dict(one.options)) for one in (way, others[0]))
+    written, other = (
+        "&".join(f"{key}={value}" for key, value in one.options) for one in (way, others[0])
+    )
     return (f"read with {written}; {other or 'no option'} would fit as well: look which is meant",)
 
 
@@ -273,7 +275,7 @@ def _dialect(
     columns: Mapping[str, Seen],
     chosen: Mapping[str, tuple[str, Way, Reading] | None],
     kept: set[str],
-) -> dict[str, str]:
+) -> Options:
     """What the location must say, of all columns at once where that reads each as drafted."""
     needed: dict[str, dict[str, str]] = {}
     for name, choice in chosen.items():
@@ -284,7 +286,7 @@ def _dialect(
             needed.setdefault(key, {})[name] = value
         if reading.nulls:
             needed.setdefault("null", {})[name] = ",".join(sorted(reading.nulls))
-    dialect: dict[str, str] = {}
+    dialect: dict[tuple[str, str], tuple[str, ...]] = {}
     for key, by_column in needed.items():
         values = {*by_column.values()}
         others = [columns[name] for name in kept - {*by_column}]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from typing import Any
-from urllib.parse import quote
+from typing import Any, TypeAlias
 
 from heterofedsyn._toml import Inline, to_toml
 from heterofedsyn.errors import SchemaError, UsageError, did_you_mean, plain
@@ -30,6 +29,9 @@ _TYPES = (
 )
 _MOST_INLINE = 12
 _RANGED = ("integer", "number", "date", "datetime")
+
+Options: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
+"""What a location says of its dialect: values by option and column, if only one is meant."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Outline:
     """What is known of a schema before a person has looked at it.
 
     Attributes:
-        dialect: options that the location of the rows needs, as it writes them.
+        dialect: options that the location of the rows needs, with the columns they are for.
         remarks: what whoever reads the file should know of it all.
         candidates: rules to be confirmed.
     """
@@ -105,7 +107,7 @@ class Outline:
     label: str | None = None
     task: str | None = None
     rules: tuple[Mapping[str, Any], ...] = ()
-    dialect: Mapping[str, str] = field(default_factory=dict)
+    dialect: Options = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     candidates: tuple[Candidate, ...] = ()
 
@@ -177,24 +179,9 @@ def skeleton(columns: Sequence[str]) -> Outline:
     return Outline(tuple(Entry({"name": name}) for name in columns))
 
 
-def option(key: str, *values: str, column: str = "") -> dict[str, str]:
-    """One option of a location, as it is written there; for one column, if one is named.
-
-    >>> option("null", "NA", "a,b", column="bmi")
-    {'null.bmi': 'NA,a%2Cb'}
-    """
-    letters = ";:./?- |" + ("%" if key == "date" else "") + ("," if key != "null" else "")
-    name = f"{key}.{quote(column, safe='')}" if column else key
-    return {name: ",".join(quote(value, safe=letters) for value in values)}
-
-
-def query_of(dialect: Mapping[str, str]) -> str:
-    """Options as they stand in a location, after its question mark.
-
-    >>> query_of({"decimal": ",", "date.born": "%d.%m.%Y"})
-    'decimal=,&date.born=%d.%m.%Y'
-    """
-    return "&".join(f"{key}={value}" for key, value in dialect.items())
+def option(key: str, *values: str, column: str = "") -> dict[tuple[str, str], tuple[str, ...]]:
+    """One option of a location, for one column if one is named."""
+    return {(key, column): values}
 
 
 def _one_line(rule: Mapping[str, Any]) -> dict[str, Any]:

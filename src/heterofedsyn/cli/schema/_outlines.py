@@ -12,7 +12,7 @@ from heterofedsyn.cli._show import note
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
-    from heterofedsyn.schema.outline import Outline
+    from heterofedsyn.schema.outline import Options, Outline
 
 SchemaOut = Annotated[Path, typer.Option(help="Where the schema goes.")]
 Ranges = Annotated[
@@ -56,6 +56,16 @@ def fill(outline: Outline, ranges: list[str] | None, values: list[str] | None) -
 
     lists = {name: listed([text]) for name, text in by_column(values, "--values").items()}
     return filled(outline, by_column(ranges, "--range"), lists)
+
+
+def options_of(dialect: Options) -> str:
+    """What a location says after its question mark."""
+    from heterofedsyn.sources.dialect import written
+
+    said = []
+    for (key, column), values in dialect.items():
+        said.append(written(key, values if key == "null" else values[0], column))
+    return "&".join(said)
 
 
 def write(outline: Outline, out: Path) -> None:

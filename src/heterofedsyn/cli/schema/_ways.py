@@ -14,14 +14,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from heterofedsyn.schema._seen import Way
+    from heterofedsyn.schema.outline import Options
     from heterofedsyn.sources import Source
-
-DATES = (
-    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y", "%Y.%m.%d"),
-    *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%b %d, %Y"),
-    *("%d%b%Y", "%Y%m%d", "%m/%d/%Y %I:%M %p", "%m/%d/%Y %I:%M:%S %p"),
-)
-"""The likeliest first; one without a time takes any time after the date."""
 
 _COMMA, _POINT = {"decimal": ","}, {"decimal": ",", "thousands": "."}
 _GROUPS = {"thousands": ","}
@@ -29,19 +23,20 @@ _OTHERS = ({"decimal": ",", "thousands": " "}, {"thousands": " "}, {"thousands":
 _LOOKED_AT = 2**20
 
 
-def ways_of(source: Source, *, in_file: bool) -> tuple[Way, ...]:
+def ways_of(source: Source) -> tuple[Way, ...]:
     """As the location says, and where it says nothing, in any common way."""
     from heterofedsyn.schema._seen import KINDS, Way
+    from heterofedsyn.sources._date_format import LAYOUTS
 
     as_said = Way(KINDS, (), source.rewritten)
-    if not in_file:  # only the location of a file says how texts are written
+    if not source.has_dialects:
         return (as_said,)
     # Where commas separate cells, one in a number is seldom a decimal one.
     commas = source.dialect.delimiter == ","
     numbers = (_GROUPS, _COMMA, _POINT) if commas else (_COMMA, _POINT, _GROUPS)
     others = [
         *((("integer", "number"), options) for options in (*numbers, *_OTHERS)),
-        *((("date", "datetime"), {"date": layout}) for layout in DATES),
+        *((("date", "datetime"), {"date": layout}) for layout in LAYOUTS),
     ]
     ways = [as_said]
     for kinds, options in others:
@@ -67,10 +62,12 @@ def _reader(source: Source, options: dict[str, str]) -> Callable[[pa.Array, str,
     return read
 
 
-def guessed_file(place: Path) -> dict[str, str]:
+def guessed_file(place: Path) -> Options:
     """What the location of a CSV file must say of the file itself, as it looks."""
+    from heterofedsyn.schema.outline import option
+
     start = _start(place)
-    options = {}
+    options: dict[tuple[str, str], tuple[str, ...]] = {}
     encoding = "utf-8"
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         encoding = "utf-16"
@@ -83,9 +80,9 @@ def guessed_file(place: Path) -> dict[str, str]:
     counts = {mark: header.count(mark) for mark in (",", ";", "\t", "|")}
     mark = max(counts, key=counts.__getitem__)
     if mark != "," and counts[mark] > 0:
-        options["delimiter"] = "tab" if mark == "\t" else mark
+        options |= option("delimiter", mark)
     if encoding != "utf-8":
-        options["encoding"] = encoding
+        options |= option("encoding", encoding)
     return options
 
 

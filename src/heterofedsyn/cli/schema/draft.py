@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +11,7 @@ import typer
 
 from heterofedsyn.cli._options import OverwriteFile, check_file
 from heterofedsyn.cli._show import note, pace
-from heterofedsyn.cli.schema._outlines import SchemaOut, listed, tell, write
+from heterofedsyn.cli.schema._outlines import SchemaOut, listed, options_of, tell, write
 from heterofedsyn.errors import PrivacyRefusal, SchemaError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -99,8 +99,7 @@ def _watched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _opened(data: str) -> tuple[Source, str, tuple[Way, ...]]:
     """The rows, the location that reads them, and how its cells may be written."""
     from heterofedsyn.cli.schema._ways import guessed_file, ways_of
-    from heterofedsyn.schema.outline import option
-    from heterofedsyn.sources import open_source
+    from heterofedsyn.sources import open_source, with_options
     from heterofedsyn.sources.location import parse
 
     told = parse(data)
@@ -108,25 +107,16 @@ def _opened(data: str) -> tuple[Source, str, tuple[Way, ...]]:
     location = data
     is_csv = told.kind == "file" and place.name.lower().endswith((".csv", ".csv.gz"))
     if is_csv and told.dialect.plain_file and place.is_file():
-        options: dict[str, str] = {}
-        for key, value in guessed_file(place).items():
-            options |= option(key, value)
-        location = _extended(data, options)
+        location = with_options(data, options_of(guessed_file(place)))
     source = open_source(location)
-    return source, location, ways_of(source, in_file=told.kind == "file")
-
-
-def _extended(location: str, options: Mapping[str, str]) -> str:
-    from heterofedsyn.schema.outline import query_of
-
-    if not options:
-        return location
-    return f"{location}{'&' if '?' in location else '?'}{query_of(options)}"
+    return source, location, ways_of(source)
 
 
 def _with_location(outline: Outline, given: str, opened: str) -> Outline:
     """The outline with a remark where the rows need another location than was given."""
-    needed = _extended(opened, outline.dialect)
+    from heterofedsyn.sources import with_options
+
+    needed = with_options(opened, options_of(outline.dialect))
     if needed == given:
         return outline
     remark = f"These rows are written in another way; where they are read, write '{needed}'"

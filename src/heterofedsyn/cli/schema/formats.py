@@ -9,7 +9,15 @@ import typer
 
 from heterofedsyn.cli._options import OverwriteFile, check_file
 from heterofedsyn.cli._show import note
-from heterofedsyn.cli.schema._outlines import Ranges, SchemaOut, Values, fill, tell, write
+from heterofedsyn.cli.schema._outlines import (
+    Ranges,
+    SchemaOut,
+    Values,
+    fill,
+    options_of,
+    tell,
+    write,
+)
 from heterofedsyn.errors import SchemaError, UsageError
 
 _FORMATS = "frictionless (Table Schema), sdv (metadata) or dpsynth (domain)"
@@ -37,7 +45,6 @@ def import_(
     from heterofedsyn._files import read_whole
     from heterofedsyn._words import count
     from heterofedsyn.schema.formats import MOST_BYTES, format_of, guessed, parsed
-    from heterofedsyn.schema.outline import query_of
 
     check_file(out, overwrite=overwrite)
     if form is not None:
@@ -61,7 +68,7 @@ def import_(
     note(f"schema of {count(kept, 'column')} in {out}")
     tell(outline)
     if outline.dialect:
-        note(f"the location of its rows needs ?{query_of(outline.dialect)}")
+        note(f"the location of its rows needs ?{options_of(outline.dialect)}")
 
 
 def export(

@@ -53,6 +53,9 @@ def lost(schema: Schema) -> list[str]:
     columns = schema.settings["columns"]
     absent = [entry["name"] for entry in columns if not _attribute(entry)]
     lines = ["bins, atoms, order, decimals, label, task and rules have no place in a domain file"]
+    missing = [e["name"] for e in columns if e.get("nullable") and _attribute(e)]
+    if missing:
+        lines.append(f"missing values of {', '.join(missing)} are one more value there")
     if absent:
         lines.append(f"left out, as dates, keys and ranges of one value are: {', '.join(absent)}")
     odd = [e["name"] for e in columns if e["type"] == "categorical" and "other" not in e]
@@ -72,7 +75,7 @@ def _is_attribute(said: Mapping[str, Any]) -> bool:
 def _entry(name: str, said: Mapping[str, Any]) -> Entry:
     at = f"column {shown(name)}"
     kind = said.get("type") or _kind(said)
-    if kind not in _KEYS:
+    if not isinstance(kind, str) or kind not in _KEYS:
         raise SchemaError(
             f"{at}: {shown(kind)} is no kind of attribute; use one of {', '.join(_KEYS)}"
         )
@@ -159,8 +162,9 @@ def _attribute(entry: Mapping[str, Any]) -> dict[str, Any]:
         values = list(entry["values"])
     else:
         return {}
+    index = values.index(entry["other"]) if "other" in entry else 0
     if nullable:  # it has no word for missing but a value
         values += [next(w for w in ("", "missing", "missing value") if w not in values)]
-    index = values.index(entry["other"]) if "other" in entry else 0
+        index = index if "other" in entry else len(values) - 1
     said = {"type": "CategoricalAttribute", "possible_values": values}
     return said | {"out_of_domain_index": index}

@@ -15,7 +15,10 @@ from typing import Any
 from heterofedsyn.errors import SchemaError
 from heterofedsyn.schema._checks import shown
 from heterofedsyn.schema.formats.parts import (
+    date_options,
+    dates,
     field_of,
+    is_iso,
     listed,
     mapping,
     need_text,
@@ -23,7 +26,7 @@ from heterofedsyn.schema.formats.parts import (
     plain_value,
     text_of,
 )
-from heterofedsyn.schema.outline import Entry, Outline, option
+from heterofedsyn.schema.outline import Entry, Options, Outline, option
 from heterofedsyn.schema.schema import Schema
 
 OWN = "heterofedsyn"
@@ -78,12 +81,12 @@ def read(source: Mapping[str, Any], table: str | None = None) -> Outline:
     nulls = _missing(schema, "the schema")
     entries = tuple(_entry(field, keys) for field in fields)
     own = mapping(schema.get(OWN, {}), OWN)
-    dialect = _dialect(resource) | _nulls(nulls, {}) | _field_options(fields, nulls)
+    dialect = {**_dialect(resource), **_nulls(nulls), **_field_options(fields, nulls)}
     return Outline(
         entries,
         own.get("label"),
         own.get("task"),
-        tuple(mapping(rule, "a rule") for rule in listed(own.get("rules", []), "rules")),
+        tuple(_rule(rule, entries) for rule in listed(own.get("rules", []), "rules")),
         dialect,
         tuple(_lost(schema, keys)),
     )
@@ -184,6 +187,8 @@ def _values(
     if given == "yearmonth" and values is None:
         values = _months(constraints)
     if kind == "boolean":
+        if values is not None:
+            remarks.append("enum is not kept for truth values")
         return {"type": kind}
     if values is not None:
         values = listed(values, f"{at}: enum")
@@ -277,6 +282,18 @@ def _lost(schema: Mapping[str, Any], keys: Mapping[str, str]) -> list[str]:
     return lines
 
 
+def _rule(rule: object, entries: Sequence[Entry]) -> Mapping[str, Any]:
+    """A rule with dates for the texts that JSON has in their place."""
+    said = dict(mapping(rule, "a rule"))
+    dated = {e.name for e in entries if e.settings.get("type") in ("date", "datetime")}
+    if isinstance(said.get("never"), Mapping):
+        said["never"] = {
+            name: dates(given, f"a rule: {name}") if name in dated else given
+            for name, given in said["never"].items()
+        }
+    return said
+
+
 # WHAT THE LOCATION MUST SAY
 
 
@@ -289,14 +306,14 @@ def _missing(source: Mapping[str, Any], what: str) -> list[str] | None:
     ]
 
 
-def _nulls(values: Sequence[str] | None, found: dict[str, str], column: str = "") -> dict[str, str]:
+def _nulls(values: Sequence[str] | None, column: str = "") -> Options:
     words = [value for value in values or [] if value]
-    return found | (option("null", *words, column=column) if words else {})
+    return option("null", *words, column=column) if words else {}
 
 
-def _dialect(resource: Mapping[str, Any]) -> dict[str, str]:
+def _dialect(resource: Mapping[str, Any]) -> Options:
     """What a resource says of its file."""
-    options: dict[str, str] = {}
+    options: dict[tuple[str, str], tuple[str, ...]] = {}
     dialect = resource.get("dialect")
     delimiter = dialect.get("delimiter") if isinstance(dialect, Mapping) else None
     if isinstance(delimiter, str) and delimiter != ",":
@@ -307,31 +324,21 @@ def _dialect(resource: Mapping[str, Any]) -> dict[str, str]:
     return options
 
 
-def _field_options(
-    fields: Sequence[Mapping[str, Any]], nulls: Sequence[str] | None
-) -> dict[str, str]:
-    options: dict[str, str] = {}
+def _field_options(fields: Sequence[Mapping[str, Any]], nulls: Sequence[str] | None) -> Options:
+    options: dict[tuple[str, str], tuple[str, ...]] = {}
     formats: dict[str, str] = {}
     for field in fields:
-        name = str(field.get("name"))
-        if field.get("type") == "number" and field.get("decimalChar", ".") != ".":
-            options |= option("decimal", text_of(field["decimalChar"]))
-        if field.get("type") in ("number", "integer") and field.get("groupChar"):
-            options |= option("thousands", text_of(field["groupChar"]))
+        name, given = str(field.get("name")), field.get("type")
+        if given == "number" and field.get("decimalChar", ".") != ".":
+            options |= option("decimal", text_of(field["decimalChar"]), column=name)
+        if given in ("number", "integer") and field.get("groupChar"):
+            options |= option("thousands", text_of(field["groupChar"]), column=name)
         form = str(field.get("format", "default")).removeprefix("fmt:")
-        if field.get("type") in ("date", "datetime") and "%" in form and not _is_iso(form):
+        if given in ("date", "datetime") and "%" in form and not is_iso(form):
             formats[name] = form
         if (own := _missing(field, f"column {name!r}")) is not None and own != nulls:
-            options = _nulls(own, options, name)
-    if len(set(formats.values())) == 1 and len(formats) > 1:
-        return options | option("date", next(iter(formats.values())))
-    for name, form in formats.items():
-        options |= option("date", form, column=name)
-    return options
-
-
-def _is_iso(form: str) -> bool:
-    return re.fullmatch(r"%Y-%m-%d(?:[T ]%H:%M(?::%S(?:\.%f)?)?(?:Z|%z)?)?", form) is not None
+            options |= _nulls(own, name)
+    return {**options, **date_options(formats)}
 
 
 # WRITING

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any, TypeVar
 
 from heterofedsyn.errors import SchemaError, did_you_mean
 from heterofedsyn.schema import _checks
+from heterofedsyn.schema.outline import Options, option
 
 Value = TypeVar("Value")
 
@@ -50,6 +52,18 @@ def field_of(kind: str, value: object, what: str) -> Any:
     return _checks.day(value, what) if kind == "date" else _checks.moment(value, what)
 
 
+def dates(value: Any, what: str) -> Any:
+    """The same with dates for their texts; `plain_value` made these."""
+    if isinstance(value, Mapping):
+        return {key: dates(item, what) for key, item in value.items()}
+    if isinstance(value, list):
+        return [dates(item, what) for item in value]
+    if not isinstance(value, str):
+        return value
+    moment = _checks.moment(value, what)
+    return moment.date() if len(value) == len("2025-12-31") else moment
+
+
 def plain_value(value: Any) -> Any:
     """The same for JSON, which has no dates."""
     if isinstance(value, Mapping):
@@ -57,6 +71,21 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain_value(item) for item in value]
     return value.isoformat() if isinstance(value, date | datetime) else value
+
+
+def is_iso(form: str) -> bool:
+    """Whether dates of this format are read without a word."""
+    return re.fullmatch(r"%Y-%m-%d(?:[T ]%H:%M(?::%S(?:\.%f)?)?(?:Z|%z)?)?", form) is not None
+
+
+def date_options(formats: Mapping[str, str]) -> Options:
+    """What a location says for columns whose dates are written in these formats."""
+    options: dict[tuple[str, str], tuple[str, ...]] = {}
+    if len(formats) > 1 and len({*formats.values()}) == 1:
+        return option("date", next(iter(formats.values())))
+    for name, form in formats.items():
+        options |= option("date", form, column=name)
+    return options
 
 
 def only_table(tables: Mapping[str, Value], name: str | None, what: str) -> Value:

@@ -12,8 +12,15 @@ from typing import Any
 
 from heterofedsyn.errors import SchemaError
 from heterofedsyn.schema._checks import shown
-from heterofedsyn.schema.formats.parts import listed, mapping, need_text, only_table
-from heterofedsyn.schema.outline import Entry, Outline, option
+from heterofedsyn.schema.formats.parts import (
+    date_options,
+    is_iso,
+    listed,
+    mapping,
+    need_text,
+    only_table,
+)
+from heterofedsyn.schema.outline import Entry, Outline
 from heterofedsyn.schema.schema import Schema
 
 VERSION = "V1"
@@ -21,7 +28,6 @@ _VERSIONS = (VERSION, "SINGLE_TABLE_V1", "MULTI_TABLE_V1")
 _KNOWN = ("sdtype", "pii", "computer_representation", "datetime_format", "order", "order_by")
 _TABLE_KEYS = ("columns", "primary_key", "METADATA_SPEC_VERSION", "SCHEMA_VERSION")
 _PREFIX = re.compile(r"^\^?([\w-]*[A-Za-z_-])(?=\\d|\[|$)")
-_ISO = re.compile(r"%Y-%m-%d(?:[T ]%H:%M(?::%S(?:\.%f)?)?(?:Z|%z)?)?")
 _TIME = re.compile(r"%[HIMSfpXcT]")
 _KINDS = {"integer": "numerical", "number": "numerical", "date": "datetime", "key": "id"}
 
@@ -49,7 +55,7 @@ def read(source: Mapping[str, Any], table: str | None = None) -> Outline:
     keys = {primary} if isinstance(primary, str) else set()
     if isinstance(primary, list):
         remarks.append("primary_key: a key of several columns is not kept")
-    for name in listed(described.get("alternate_keys", []), "alternate_keys"):
+    for name in listed(described.get("alternate_keys") or [], "alternate_keys"):
         keys |= {name} if isinstance(name, str) else set()
     ignored = (*_TABLE_KEYS, "alternate_keys")
     remarks += [
@@ -59,13 +65,7 @@ def read(source: Mapping[str, Any], table: str | None = None) -> Outline:
     entries = []
     for name, said in columns.items():
         entries.append(_entry(name, mapping(said, f"column {name!r}"), name in keys, formats))
-    if len(set(formats.values())) == 1 and len(formats) > 1:
-        dialect = option("date", next(iter(formats.values())))
-    else:
-        dialect = {}
-        for name, form in formats.items():
-            dialect |= option("date", form, column=name)
-    return Outline(tuple(entries), dialect=dialect, remarks=tuple(remarks))
+    return Outline(tuple(entries), dialect=date_options(formats), remarks=tuple(remarks))
 
 
 def write(schema: Schema, table: str = "table") -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _entry(name: str, said: Mapping[str, Any], is_key: bool, formats: dict[str, 
         return Entry({"name": name, "type": "integer" if whole else "number"}, "", tuple(remarks))
     if sdtype == "datetime":
         form = said.get("datetime_format")
-        if isinstance(form, str) and not _ISO.fullmatch(form):
+        if isinstance(form, str) and not is_iso(form):
             formats[name] = form
         is_date = isinstance(form, str) and not _TIME.search(form)
         return Entry({"name": name, "type": "date" if is_date else "datetime"}, "", tuple(remarks))
