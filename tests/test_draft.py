@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime
 from pathlib import Path
 
@@ -137,6 +138,14 @@ def test_values_that_all_differ_and_look_like_identifiers_are_keys(
     assert isinstance(schema.column("x"), KeyColumn) == is_key
 
 
+def test_invented_ids_look_like_those_they_stand_for() -> None:
+    usable: list[object] = [n % 3 for n in range(40)]
+    for text, prefix in (("F24-{}", "F24-"), ("{:05}", ""), ("{}x", "")):
+        column = drafted({"id": [text.format(n) for n in range(40)], "y": usable}).column("id")
+        assert column == KeyColumn("id", prefix)
+    assert drafted({"id": [*range(40)], "y": usable}).column("id") == KeyColumn("id")
+
+
 def test_numbers_that_are_called_identifiers_are_keys_if_they_all_differ() -> None:
     numbers: list[object] = [n * n for n in range(40)]
     for name in ("id", "patient_id", "PatientId", "Fall-Nr", "MRN"):
@@ -224,10 +233,8 @@ def test_a_label_that_is_left_out_is_refused_with_the_reason() -> None:
 
 def confirmed(outline: Outline) -> Schema:
     """The outline with all its candidates, their marks removed."""
-    head, _, tail = outline.to_toml().partition("# Perhaps rules")
-    lines = [line.removeprefix("# ") for line in tail.splitlines()]
-    rules = [line for line in lines if line.startswith(("[[rules]]", "never", "determines"))]
-    return Schema.from_toml(head + "\n".join(rules))
+    text = re.sub(r"^# (?=\[\[rules)", "", outline.to_toml(), flags=re.MULTILINE)
+    return Schema.from_toml(re.sub(r"(?<=\[\[rules\]\]\n)# ", "", text))
 
 
 def test_rules_are_suggested_where_chance_would_break_them_and_hold_if_confirmed() -> None:
@@ -248,6 +255,20 @@ def test_rules_are_suggested_where_chance_would_break_them_and_hold_if_confirmed
     assert isinstance(second, Never)
     assert second.settings == {"sex": "m", "ward": "gyn"}
     assert encode(schema, [batch]).describe() is None
+
+
+def test_dates_that_never_decrease_suggest_an_order() -> None:
+    rng = np.random.default_rng(0)
+    came = np.datetime64("2024-01-01") + rng.integers(0, 300, 500)
+    seen = came + rng.integers(0, 9, 500)
+    left = seen + rng.integers(0, 9, 500)
+    other = np.datetime64("2024-01-01") + rng.integers(0, 300, 500)
+    for kind in (pa.date32(), pa.string()):
+        days = {"left": left, "other": other, "came": came, "seen": seen}
+        batch = pa.record_batch({name: pa.array(d).cast(kind) for name, d in days.items()})
+        outline = draft([batch])
+        assert [c.rule for c in outline.candidates] == [{"order": ["came", "seen", "left"]}]
+        assert encode(confirmed(outline), [batch]).describe() is None
 
 
 def test_independent_columns_suggest_no_rules() -> None:

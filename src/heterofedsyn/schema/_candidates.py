@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from heterofedsyn._arrays import Integers
 from heterofedsyn._words import count
-from heterofedsyn.schema.outline import Candidate
+from heterofedsyn.schema import _parsing
+from heterofedsyn.schema._seen import MOST_VALUES, Seen, Way, flat, without_nulls
+from heterofedsyn.schema.outline import Candidate, Entry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,34 +33,6 @@ _MOST_OF_PAIR = 3
 _MOST_NEVER_VALUES = 50
 
 
-class Sample:
-    """Every row up to a number, then every second, every fourth, and so on."""
-
-    def __init__(self) -> None:
-        self.stride = 1
-        self._seen = 0
-        self._batches: list[pa.RecordBatch] = []
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Keep some rows of a batch."""
-        first = -self._seen % self.stride
-        self._batches.append(batch.take(np.arange(first, batch.num_rows, self.stride)))
-        self._seen += batch.num_rows
-        while sum(kept.num_rows for kept in self._batches) > MOST_SAMPLED:
-            self.stride *= 2
-            place, thinned = 0, []
-            for kept in self._batches:
-                thinned.append(kept.take(np.arange(place % 2, kept.num_rows, 2)))
-                place += kept.num_rows
-            self._batches = thinned
-
-    def column(self, name: str) -> pa.ChunkedArray:
-        """The values of a column, in the order of rows."""
-        import pyarrow as pa
-
-        return pa.chunked_array([batch.column(name) for batch in self._batches])
-
-
 @dataclass(frozen=True, eq=False)
 class Coded:
     """A categorical column of a sample; a missing value is the last code."""
@@ -73,7 +47,78 @@ class Coded:
         return self.codes < len(self.values)
 
 
-def candidates(columns: Sequence[Coded], complete: bool) -> tuple[Candidate, ...]:
+@dataclass(frozen=True, eq=False)
+class Dated:
+    """A column of dates or moments of a sample, as seconds; a missing one is NaN."""
+
+    name: str
+    kind: str
+    seconds: NDArray[np.float64]
+
+
+class Sample:
+    """Every row up to a number, then every second, every fourth, and so on."""
+
+    def __init__(self) -> None:
+        self.stride = 1
+        self._seen = 0
+        self._batches: list[pa.RecordBatch] = []
+
+    def add(self, batch: pa.RecordBatch, columns: Mapping[str, Seen]) -> None:
+        """Keep some rows of a batch, given what its columns have held so far."""
+        first = -self._seen % self.stride
+        kept = _words_only(batch, columns)
+        self._batches.append(kept.take(np.arange(first, batch.num_rows, self.stride)))
+        self._seen += batch.num_rows
+        while sum(kept.num_rows for kept in self._batches) > MOST_SAMPLED:
+            self.stride *= 2
+            place, thinned = 0, []
+            for kept in self._batches:
+                thinned.append(kept.take(np.arange(place % 2, kept.num_rows, 2)))
+                place += kept.num_rows
+            self._batches = thinned
+
+    def coded(self, entries: Sequence[Entry]) -> list[Coded]:
+        """The categorical columns."""
+        coded = []
+        for entry in entries:
+            kind = entry.settings["type"]
+            if kind == "categorical":
+                values = tuple(entry.settings["values"])
+                places = _parsing.positions(self._column(entry.name), values)
+                codes = np.where(places < 0, len(values), places)
+                coded.append(Coded(entry.name, values, codes))
+            elif kind == "boolean":
+                cells = _parsing.booleans(self._column(entry.name))
+                codes = np.where(cells.read, cells.values, 2).astype(np.int64)
+                coded.append(Coded(entry.name, (False, True), codes))
+        return coded
+
+    def dated(self, entries: Sequence[Entry], ways: Mapping[str, Way]) -> list[Dated]:
+        """The columns of dates and moments, given how each is written."""
+        dated = []
+        for entry in entries:
+            name, kind = entry.name, entry.settings["type"]
+            if kind not in ("date", "datetime"):
+                continue
+            text, _ = without_nulls(self._column(name))
+            cells = _parsing.seconds(ways[name].read(text, kind, name))
+            seconds = np.where(cells.read, cells.values, np.nan)
+            if not np.isnan(seconds).all():
+                dated.append(Dated(name, kind, seconds))
+        return dated
+
+    def _column(self, name: str) -> pa.Array:
+        """The words of a column, in the order of rows."""
+        import pyarrow as pa
+
+        batches = [batch.column(name) for batch in self._batches]
+        return pa.chunked_array(batches).combine_chunks().cast(pa.string())
+
+
+def candidates(
+    columns: Sequence[Coded], dated: Sequence[Dated], *, complete: bool
+) -> tuple[Candidate, ...]:
     """The rules that a sample suggests, those about the most values first.
 
     Args:
@@ -82,6 +127,7 @@ def candidates(columns: Sequence[Coded], complete: bool) -> tuple[Candidate, ...
     looked = columns[:MOST_COLUMNS]
     found = list(_determined(looked, complete))
     related = {frozenset((c.rule["determines"]["from"], c.rule["determines"]["to"])) for c in found}
+    found += _ordered(dated[:MOST_COLUMNS])
     small = [column for column in looked if 2 <= len(column.values) <= _MOST_NEVER_VALUES]
     for place, first in enumerate(small):
         for second in small[place + 1 :]:
@@ -119,6 +165,27 @@ def _determined(columns: Sequence[Coded], complete: bool) -> Iterator[Candidate]
             f"every value of {source.name} goes with one of {target.name}, by chance about "
             f"{count(round(conflicts), 'row')} would not{lacks}",
         )
+
+
+def _ordered(columns: Sequence[Dated]) -> Iterator[Candidate]:
+    """Chains of dates that never decrease, though by chance they would."""
+    rng = np.random.default_rng(0)
+    later: dict[str, dict[str, int]] = {column.name: {} for column in columns}
+    for first, second in permutations(columns, 2):
+        if first.kind != second.kind or (first.seconds > second.seconds).any():
+            continue
+        if (conflicts := int((first.seconds > rng.permutation(second.seconds)).sum())) >= EXPECTED:
+            later[first.name][second.name] = conflicts
+    starts = [name for name in later if not any(name in after for after in later.values())]
+    for name in starts:
+        chain, conflicts = [name], 0
+        # The next one is that which most others follow.
+        while after := later[chain[-1]]:
+            chain.append(max(after, key=lambda one: len(later[one])))
+            conflicts += after[chain[-1]]
+        if len(chain) > 1:
+            why = f"never decreasing, by chance about {count(conflicts, 'row')} would"
+            yield Candidate({"order": chain}, why)
 
 
 def _never(first: Coded, second: Coded) -> list[Candidate]:
@@ -177,3 +244,21 @@ def with_tables(
         place = f"{folder}/{name}" if folder not in ("", ".") else name
         named.append(Candidate({"determines": {**rule, "table": place}}, candidate.why))
     return tuple(named), tables
+
+
+def _words_only(batch: pa.RecordBatch, columns: Mapping[str, Seen]) -> pa.RecordBatch:
+    """What may turn out to be categories or dates, as codes of words; else nothing."""
+    import pyarrow as pa
+
+    arrays = {}
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        seen = columns[name]
+        few = seen.values is not None and len(seen.values) <= MOST_VALUES
+        values = flat(array)
+        moments = pa.types.is_date(values.type) or pa.types.is_timestamp(values.type)
+        if moments or (few and (pa.types.is_boolean(values.type) or _parsing.is_text(values.type))):
+            words = _parsing.words(values).cast(pa.string())
+        else:
+            words = pa.nulls(batch.num_rows, pa.string())
+        arrays[name] = words.dictionary_encode()
+    return pa.record_batch(arrays)

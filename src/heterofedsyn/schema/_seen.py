@@ -127,7 +127,7 @@ class Seen:
 
         text = _parsing.is_text(array.type)
         zeros = text and pc.any(pc.match_substring_regex(array, pattern=_LEADING_ZERO)).as_py()
-        plain, nulls = _without_nulls(array) if text else (array, frozenset())
+        plain, nulls = without_nulls(array) if text else (array, frozenset())
         found = {}
         for kind, way in self.readings:
             if kind == "categorical":
@@ -186,7 +186,8 @@ def flat(array: pa.Array) -> pa.Array:
     return _parsing.plain(array)
 
 
-def _without_nulls(text: pa.Array) -> tuple[pa.Array, frozenset[str]]:
+def without_nulls(text: pa.Array) -> tuple[pa.Array, frozenset[str]]:
+    """The same texts, null where a word stands for no value; and these words."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

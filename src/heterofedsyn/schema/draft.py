@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,12 +11,8 @@ from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import SchemaError
-from heterofedsyn.schema import _parsing
-from heterofedsyn.schema._candidates import Coded, Sample, candidates
+from heterofedsyn.schema._candidates import Sample, candidates
 from heterofedsyn.schema._checks import SECOND
 from heterofedsyn.schema._seen import (
     AS_IT_IS,
@@ -24,7 +21,6 @@ from heterofedsyn.schema._seen import (
     Reading,
     Seen,
     Way,
-    flat,
     told_decimals,
 )
 from heterofedsyn.schema.outline import Entry, Options, Outline, option, settled
@@ -74,7 +70,7 @@ def draft(
         rows += batch.num_rows
         for name, array in zip(batch.schema.names, batch.columns, strict=True):
             columns.setdefault(name, Seen(name, ways)).add(array)
-        sample.add(_words_only(batch, columns))
+        sample.add(batch, columns)
     if not rows:
         raise SchemaError("there are no rows to draft a schema from; pass a table with rows")
     comma = any(_needs_comma(seen) for seen in columns.values())
@@ -87,7 +83,11 @@ def draft(
     outline = Outline(
         entries,
         dialect=_dialect(columns, chosen, {entry.name for entry in kept}),
-        candidates=candidates(_coded(sample, kept), sample.stride == 1),
+        candidates=candidates(
+            sample.coded(kept),
+            sample.dated(kept, {name: choice[1] for name, choice in chosen.items() if choice}),
+            complete=sample.stride == 1,
+        ),
     )
     return _labelled(outline, label)
 
@@ -161,7 +161,7 @@ def _entry(seen: Seen, choice: tuple[str, Way, Reading] | None) -> Entry:
     kind, way, reading = choice
     nullable = {"nullable": True} if reading.missing or reading.nulls else {}
     if reason := _identifies(seen, kind):
-        return Entry({"name": name, "type": "key"}, "", (reason,))
+        return Entry({"name": name, "type": "key", **_prefix(seen, kind)}, "", (reason,))
     if kind == "categorical" and (left_out := _no_categories(seen)):
         return left_out
     settings = {"name": name, "type": kind, **_limits(seen, kind, reading), **nullable}
@@ -209,6 +209,16 @@ def _identifies(seen: Seen, kind: str) -> str:
     ):
         return "another code in every row: a key, of which invented ones come back"
     return ""
+
+
+def _prefix(seen: Seen, kind: str) -> dict[str, str]:
+    """What stands before the digits of all identifiers; texts stay texts even with nothing."""
+    if kind != "categorical" or seen.values is None:
+        return {}
+    words = seen.values.to_pylist()
+    first, last = min(words), max(words)
+    common = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    return {"prefix": "".join(letter for letter, _ in common).rstrip("0123456789")}
 
 
 def _no_categories(seen: Seen) -> Entry | None:
@@ -318,44 +328,3 @@ def _same(
     if kind not in ("integer", "number"):
         return True
     return any(dict(way.options).get(key) == value for way, _ in seen.of(kind))
-
-
-# RULES
-
-
-def _words_only(batch: pa.RecordBatch, columns: Mapping[str, Seen]) -> pa.RecordBatch:
-    """The columns of a batch that may turn out to be categories, as codes of their words."""
-    import pyarrow as pa
-
-    arrays = {}
-    for name, array in zip(batch.schema.names, batch.columns, strict=True):
-        seen = columns[name]
-        few = seen.values is not None and len(seen.values) <= MOST_VALUES
-        values = flat(array)
-        if few and (pa.types.is_boolean(values.type) or _parsing.is_text(values.type)):
-            words = _parsing.words(values).cast(pa.string())
-        else:
-            words = pa.nulls(batch.num_rows, pa.string())
-        arrays[name] = words.dictionary_encode()
-    return pa.record_batch(arrays)
-
-
-def _coded(sample: Sample, entries: Sequence[Entry]) -> list[Coded]:
-    coded = []
-    for entry in entries:
-        kind = entry.settings["type"]
-        if kind == "categorical":
-            values = tuple(entry.settings["values"])
-            text = sample.column(entry.name).combine_chunks()
-            coded.append(Coded(entry.name, values, _codes(text, values)))
-        elif kind == "boolean":
-            text = sample.column(entry.name).combine_chunks()
-            cells = _parsing.booleans(text.cast("string"))
-            codes = np.where(cells.missing, 2, cells.values).astype(np.int64)
-            coded.append(Coded(entry.name, (False, True), codes))
-    return coded
-
-
-def _codes(array: pa.Array, values: tuple[str, ...]) -> Integers:
-    places = _parsing.positions(array.cast("string"), values)
-    return np.where(places < 0, len(values), places)
