@@ -21,7 +21,7 @@ columns = [
   {name = "insurance", type = "categorical", values = [
     "statutory", "supplementary", "private", "none"]},
   {name = "smoker", type = "boolean", nullable = true},
-  {name = "bmi", type = "number", min = 12, max = 52, bins = 16},
+  {name = "bmi", type = "number", min = 12, max = 52, bins = 16, decimals = 1},
   {name = "prior_admissions", type = "integer", min = 0, max = 9, bins = 10},
   {name = "diagnosis", type = "categorical", values = [
     "cancer", "circulatory", "digestive", "endocrine", "infection", "injury",
@@ -30,15 +30,28 @@ columns = [
   {name = "triage", type = "categorical", ordered = true, values = [
     "non-urgent", "standard", "urgent", "very urgent", "immediate"]},
   {name = "systolic_pressure", type = "integer", min = 70, max = 200, bins = 13},
-  {name = "creatinine", type = "number", min = 0.2, max = 2.6, bins = 12, nullable = true},
+  {name = "creatinine", type = "number", nullable = true, min = 0.2, max = 2.6, bins = 12, \
+decimals = 2},
   {name = "ward", type = "categorical", values = [
     "cardiology", "general medicine", "geriatrics", "intensive care", "neurology",
     "obstetrics", "oncology", "orthopaedics", "paediatrics", "surgery"]},
   {name = "length_of_stay", type = "integer", min = 0, max = 30, bins = 15},
-  {name = "cost", type = "number", min = 0, max = 24000, bins = 20},
+  {name = "cost", type = "number", min = 0, max = 24000, bins = 20, decimals = 2},
   {name = "discharge", type = "categorical", values = [
     "home", "home care", "rehabilitation", "nursing home", "other hospital", "died"]},
   {name = "readmitted", type = "boolean"},
+]
+rules = [
+  {never = {sex = "male", diagnosis = "pregnancy"}},
+  {never = {diagnosis = "pregnancy", age = {below = 12}}},
+  {never = {diagnosis = "pregnancy", age = {above = 55}}},
+  {never = {ward = "obstetrics", diagnosis = [
+    "cancer", "circulatory", "digestive", "endocrine", "infection", "injury",
+    "musculoskeletal", "neurological", "respiratory", "urinary"]}},
+  {never = {ward = "paediatrics", age = {above = 17}}},
+  {never = {ward = "geriatrics", age = {below = 60}}},
+  {never = {smoker = true, age = {below = 12}}},
+  {never = {discharge = "died", readmitted = true}},
 ]
 """
 
