@@ -32,7 +32,8 @@ def write_raw(path: Path, rows: int = 12_000, seed: int = 0) -> Path:
             born = np.datetime64("1935-01-01") + int(rng.integers(0, 30_000))
             came = np.datetime64("2024-01-01") + int(rng.integers(0, 360))
             left = came + int(rng.integers(0, 20))
-            code = codes[min(int(rng.exponential(CODES / 6)), CODES - 1)]
+            often = int(rng.exponential(CODES / 6))
+            code = codes[row if row < CODES else min(often, CODES - 1)]
             cost = f"{rng.exponential(4_000):,.2f}".translate(str.maketrans(",.", ".,"))
             time = f"{rng.integers(0, 24):02}:{rng.integers(0, 60):02}"
             writer.writerow(

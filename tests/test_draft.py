@@ -196,6 +196,23 @@ def test_decimals_are_those_that_were_written(values: list[object], decimals: in
     assert column.decimals == decimals
 
 
+@pytest.mark.parametrize(
+    ("values", "is_boolean"),
+    [
+        (["Ja", "Nein", ""], True),
+        (["yes", "NO", "no"], True),
+        (["J", "n", "N"], True),
+        (["T", "F", "F"], True),
+        (["N", "S", "S"], False),
+        (["yes", "no", "maybe"], False),
+    ],
+)
+def test_usual_words_for_yes_and_no_are_truth_values(
+    values: list[object], is_boolean: bool
+) -> None:
+    assert isinstance(drafted({"x": values}).column("x"), BooleanColumn) == is_boolean
+
+
 def test_words_for_no_value_are_no_categories_of_numbers() -> None:
     outline = outlined({"x": ["1", "NA", "3"], "y": ["NA", "b", "c"], "z": ["1.5", "?", "-"]})
     schema = outline.schema()

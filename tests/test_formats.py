@@ -7,6 +7,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml  # type: ignore[import-untyped]
 from hypothesis import given
@@ -28,6 +29,7 @@ from heterofedsyn.schema.formats import FORMATS, format_of, guessed, parsed
 from heterofedsyn.schema.formats.yaml_text import from_yaml, to_yaml
 from heterofedsyn.schema.outline import Outline, filled, skeleton
 from invented import Desk
+from rules_support import random_schema
 
 texts = st.text(max_size=6)
 words = st.lists(texts, min_size=1, max_size=30, unique=True).map(tuple)
@@ -133,7 +135,14 @@ def test_frictionless_gives_every_schema_back(schema: Schema) -> None:
     assert again(outline) == schema
 
 
-def test_frictionless_gives_rules_back() -> None:
+@given(st.integers(0, 2**32))
+def test_frictionless_gives_every_rule_back(seed: int) -> None:
+    schema = random_schema(np.random.default_rng(seed))
+    outline = imported("frictionless", FORMATS["frictionless"].text(schema))
+    assert again(outline) == schema
+
+
+def test_frictionless_keeps_the_fingerprint() -> None:
     outline = imported("frictionless", FORMATS["frictionless"].text(RULED))
     assert again(outline) == RULED
     assert outline.schema().fingerprint == RULED.fingerprint

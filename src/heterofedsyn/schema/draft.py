@@ -132,6 +132,8 @@ def _choice(seen: Seen, *, comma: bool) -> tuple[str, Way, Reading] | None:
         found = [(way, reading) for way, reading in seen.of(kind) if not reading.empty]
         if comma and kind in ("integer", "number"):  # as the other columns are written
             found.sort(key=lambda pair: dict(pair[0].options).get("decimal") != ",")
+        if kind == "boolean" and _are_initials(seen):
+            continue
         if kind == "integer" and (compact := _compact(seen)):
             return compact
         for way, reading in found:
@@ -139,6 +141,19 @@ def _choice(seen: Seen, *, comma: bool) -> tuple[str, Way, Reading] | None:
                 plain = [pair for pair in found if not pair[0].options and pair[1] == reading]
                 return (kind, *(plain or [(way, reading)])[0])
     return None
+
+
+def _are_initials(seen: Seen) -> bool:
+    """Whether single letters stand for something else than yes and no: N and S are directions."""
+    words = (
+        {str(word).strip().lower() for word in seen.values.to_pylist()}
+        if seen.values is not None
+        else set()
+    )
+    letters = {word for word in words if word.isalpha()}
+    if not letters or any(len(word) > 1 for word in letters):
+        return False
+    return not any(letters <= {*pair} for pair in ("yn", "tf", "jn"))
 
 
 def _compact(seen: Seen) -> tuple[str, Way, Reading] | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from heterofedsyn.errors import SchemaError
 from heterofedsyn.schema._checks import shown
+from heterofedsyn.schema._truth import NO, YES
 from heterofedsyn.schema.formats.parts import (
     date_options,
     dates,
@@ -61,8 +62,6 @@ _SCHEMA_KEYS = (
     OWN,
 )
 _CONSTRAINTS = ("required", "unique", "enum", "minimum", "maximum", "exclusiveMinimum")
-_TRUE = {"true", "1", "yes", "y", "t", "on", "ja", "j", "oui", "si", "sí", "vrai", "wahr", "sim"}
-_FALSE = {"false", "0", "no", "n", "f", "off", "nein", "non", "faux", "falsch", "não", "nao"}
 
 
 def read(source: Mapping[str, Any], table: str | None = None) -> Outline:
@@ -257,9 +256,9 @@ def _not_kept(field: Mapping[str, Any], given: str, constraints: Mapping[str, An
             lines.append(f"constraint {key} is not kept")
     if field.get("bareNumber") is False:
         lines.append("cells with letters around the number (bareNumber) do not fit; strip them")
-    for key, usual in (("trueValues", _TRUE), ("falseValues", _FALSE)):
+    for key, usual in (("trueValues", (*YES, "1")), ("falseValues", (*NO, "0"))):
         given_words = {str(word).strip().lower() for word in listed(field.get(key, []), key)}
-        if given == "boolean" and given_words - usual:
+        if given == "boolean" and given_words.difference(usual):
             lines.append(f"{key}: other words than the usual ones for true and false do not fit")
     if given == "year":
         lines.append("a year is a whole number here")
