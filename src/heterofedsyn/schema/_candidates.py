@@ -64,13 +64,18 @@ class Sample:
         self._seen = 0
         self._batches: list[pa.RecordBatch] = []
 
+    @property
+    def rows(self) -> int:
+        """How many are kept."""
+        return sum(batch.num_rows for batch in self._batches)
+
     def add(self, batch: pa.RecordBatch, columns: Mapping[str, Seen]) -> None:
         """Keep some rows of a batch, given what its columns have held so far."""
         first = -self._seen % self.stride
         kept = _words_only(batch, columns)
         self._batches.append(kept.take(np.arange(first, batch.num_rows, self.stride)))
         self._seen += batch.num_rows
-        while sum(kept.num_rows for kept in self._batches) > MOST_SAMPLED:
+        while self.rows > MOST_SAMPLED:
             self.stride *= 2
             place, thinned = 0, []
             for kept in self._batches:

@@ -159,10 +159,11 @@ def _are_initials(seen: Seen) -> bool:
 def _compact(seen: Seen) -> tuple[str, Way, Reading] | None:
     """Dates as 20251231, which are whole numbers too."""
     first, last = ((datetime(year, 1, 1) - _EPOCH) / SECOND for year in (1900, 2100))
-    for way, reading in seen.of("date"):
-        compact = dict(way.options).get("date") == "%Y%m%d"
-        if compact and seen.known >= EVIDENCE and first <= reading.low < reading.high < last:
-            return "date", way, reading
+    for kind in ("date", "datetime"):
+        for way, reading in seen.of(kind):
+            compact = dict(way.options).get("date") in ("%Y%m%d", "%Y%m%d%H%M%S")
+            if compact and seen.known >= EVIDENCE and first <= reading.low < reading.high < last:
+                return kind, way, reading
     return None
 
 
