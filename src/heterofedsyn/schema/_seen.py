@@ -128,7 +128,10 @@ class Seen:
         text = _parsing.is_text(array.type)
         zeros = text and pc.any(pc.match_substring_regex(array, pattern=_LEADING_ZERO)).as_py()
         plain, nulls = without_nulls(array) if text else (array, frozenset())
-        found = {}
+        some = plain[:_PROBED]
+        wordy = text and not pc.all(pc.match_substring_regex(_known(some), pattern="[0-9]")).as_py()
+        dates: dict[Way, bool] = {}
+        found: dict[tuple[str, Way], Reading] = {}
         for kind, way in self.readings:
             if kind == "categorical":
                 if text:
@@ -139,9 +142,14 @@ class Seen:
                 continue
             if zeros and kind in ("integer", "number", "boolean"):
                 continue  # 00420 is a name made of digits, not a number
-            if way.options and not text:
+            if way.options and (not text or wordy):
                 continue
-            if text and self._read(plain[:_PROBED], kind, way) is None:
+            if kind in ("date", "datetime"):  # both are read alike
+                if way not in dates:
+                    dates[way] = self._read(some, "datetime", way) is not None
+                if not dates[way]:
+                    continue
+            elif text and self._read(some, kind, way) is None:
                 continue
             reading = self._read(plain, kind, way)
             if reading is not None:
@@ -184,6 +192,12 @@ def flat(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.DictionaryArray):
         return _parsing.plain(array.dictionary).take(array.indices)
     return _parsing.plain(array)
+
+
+def _known(text: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    return text.filter(pa.array(~_parsing.is_empty(text)))
 
 
 def without_nulls(text: pa.Array) -> tuple[pa.Array, frozenset[str]]:
