@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from heterofedsyn.schema import (
     DatetimeColumn,
     IntegerColumn,
     NumberColumn,
+    _truth,
 )
 
 TEXTS = (pa.string(), pa.large_string(), pa.string_view())
@@ -257,10 +259,30 @@ def test_null_has_the_last_code_where_it_is_allowed_and_fits_nowhere_else() -> N
 
 def test_truth_has_many_spellings() -> None:
     column = BooleanColumn("x")
-    words = ["True", "TRUE", "true", "1", "1.0", " false ", "0", "0.0", "2", "yes"]
-    assert codes_of(column, words) == [1, 1, 1, 1, 1, 0, 0, 0, None, None]
+    words = ["True", "TRUE", "true", "1", "1.0", " false ", "0", "0.0", "2", "yes", "perhaps"]
+    assert codes_of(column, words) == [1, 1, 1, 1, 1, 0, 0, 0, None, 1, None]
     assert codes_of(column, [True, False, None]) == [1, 0, None]
     assert codes_of(column, [1, 0, 2]) == codes_of(column, [1.0, 0.0, 0.5]) == [1, 0, None]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (1, "true t yes y on ja j wahr oui vrai si sí sim tak да"),
+        (0, "false f no n off nein falsch non faux não nie нет"),
+        (None, "o v w m x yess nope tf 10 -1 yes/no"),
+    ],
+)
+def test_yes_and_no_are_read_in_any_usual_spelling(code: int | None, words: str) -> None:
+    for word in words.split():
+        spellings = [word, word.upper(), word.title(), f"\t{word} ", normalize("NFD", word)]
+        assert codes_of(BooleanColumn("x"), spellings) == [code] * len(spellings), word
+
+
+def test_no_word_means_both_yes_and_no() -> None:
+    assert not {*_truth.YES} & {*_truth.NO}
+    for words in (_truth.YES, _truth.NO):
+        assert codes_of(NumberColumn("x", 0, 1), words) == [None] * len(words)
 
 
 def test_a_category_matches_its_text_before_its_integer_form() -> None:

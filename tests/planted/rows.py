@@ -203,6 +203,16 @@ def _(true: Any, own: at.FederatedSynthesizer, encoded: Any, sites: int, kind: s
 
 
 @coupling(
+    "sites are those that rows name in a column",
+    r"sites named by a column",
+    "sites named by a column",
+)
+@instead_of(at.SiteColumn.deal)
+def _(true: Any, own: at.SiteColumn, encoded: Any) -> Any:
+    return {name: table for name, table in true(own, encoded).items() if table.rows}
+
+
+@coupling(
     "a row that breaks a rule takes its batch with it",
     r"a row counts as another among others",
     "a row by itself",

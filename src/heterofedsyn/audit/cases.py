@@ -150,7 +150,8 @@ class Case:
     def plan(self, seed: int) -> Plan:
         """The plan of the study."""
         return Plan(
-            schema=self.encoding.fingerprint,
+            schema=self.public.fingerprint,
+            encoding=self.encoding.fingerprint,
             epsilon=self.epsilon,
             delta=DELTA,
             trust=self.trust,

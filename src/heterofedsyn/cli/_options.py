@@ -14,6 +14,10 @@ Epsilon = Annotated[
     float, typer.Option(help="Privacy budget of every record; with a unit, of every person.")
 ]
 Delta = Annotated[float, typer.Option(help="Below 1 / (all rows); 1e-9 is usual.")]
+AllowLargeDelta = Annotated[
+    bool,
+    typer.Option("--allow-large-delta", help="Take a delta of 0.01 or more, which protects few."),
+]
 TrustModel = Annotated[
     str,
     typer.Option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heterofedsyn.cli._options import (
+    AllowLargeDelta,
     Colluding,
     ConversionName,
     Delta,
@@ -47,6 +48,7 @@ def plan(
     max_rows_per_unit: Annotated[
         int, typer.Option(help="Rows of one person that will count, if a person may have several.")
     ] = 1,
+    allow_large_delta: AllowLargeDelta = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Foretell noise, error and effort of a study; costs nothing.
@@ -57,6 +59,7 @@ def plan(
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.methods.base import check_trust, settings_of
     from heterofedsyn.hub.planning.forecast import forecast
+    from heterofedsyn.privacy.budget import check_usual_delta
     from heterofedsyn.protocol import Plan
     from heterofedsyn.protocol.plan import Hiding
     from heterofedsyn.schema import Schema
@@ -71,7 +74,8 @@ def plan(
     public = Schema.load(schema)
     names = site_names(chosen, [f"site-{number}" for number in range(1, sites + 1)])
     terms = Plan(
-        schema=chosen.encoding(public).fingerprint,
+        schema=public.fingerprint,
+        encoding=chosen.encoding(public).fingerprint,
         epsilon=epsilon,
         delta=delta,
         conversion=conversion,
@@ -84,6 +88,7 @@ def plan(
         settings=settings_of(chosen),
         seed=0,
     )
+    check_usual_delta(delta, allow_large=allow_large_delta)
     told = forecast(public, terms, chosen, rows)
     if as_json:
         say_json(_json(told))

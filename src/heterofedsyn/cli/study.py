@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heterofedsyn.cli._options import (
+    AllowLargeDelta,
     Colluding,
     ConversionName,
     Delta,
@@ -93,6 +94,7 @@ def new(
         int | None,
         typer.Option(help="Rows of one person that count; needs --unit, 1 unless given."),
     ] = None,
+    allow_large_delta: AllowLargeDelta = False,
     overwrite: OverwriteFile = False,
 ) -> None:
     """Write a study, the file that stewards approve.
@@ -105,6 +107,7 @@ def new(
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.methods.base import settings_of
     from heterofedsyn.hub.planning.cost import check_feasible
+    from heterofedsyn.privacy.budget import check_usual_delta
     from heterofedsyn.protocol import Plan, Study
     from heterofedsyn.schema import Schema
 
@@ -117,7 +120,8 @@ def new(
     public = Schema.load(schema)
     names, keys = _roster(site, trust)
     plan = Plan(
-        schema=chosen.encoding(public).fingerprint,
+        schema=public.fingerprint,
+        encoding=chosen.encoding(public).fingerprint,
         epsilon=epsilon,
         delta=delta,
         conversion=conversion,
@@ -130,6 +134,7 @@ def new(
         seed=secrets.randbits(62),
         aggregation=_aggregation(keys, trust, colluding, quorum),
     )
+    check_usual_delta(delta, allow_large=allow_large_delta)
     check_feasible(chosen.encoding(public), plan, chosen)
     study = Study(
         plan=plan,

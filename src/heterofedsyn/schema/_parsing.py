@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from heterofedsyn._arrays import Integers, float_text
 from heterofedsyn._words import NO_TEXT
+from heterofedsyn.schema._truth import NO, YES
 
 Mask = NDArray[np.bool_]
 
@@ -126,7 +127,7 @@ def whole_numbers(array: pa.Array) -> Cells:
 
 
 def booleans(array: pa.Array) -> Cells:
-    """Truth values as 0 and 1; true and false in any case, or the numbers 1 and 0."""
+    """Truth values as 0 and 1: the numbers, and the usual words for them in many languages."""
     if pa.types.is_boolean(array.type):
         missing = mask(array.is_null())
         return Cells(mask(array).astype(np.int64), missing, ~missing)
@@ -134,8 +135,9 @@ def booleans(array: pa.Array) -> Cells:
         return _zeros_and_ones(numbers(array))
     text = pc.ascii_lower(pc.ascii_trim_whitespace(array))
     cells = _zeros_and_ones(_numbers_of_text(text))
-    true, false = (mask(pc.equal(text, word)) for word in ("true", "false"))
-    return Cells(np.where(true, 1, cells.values), cells.missing, cells.read | true | false)
+    places = positions(text, YES + NO)
+    spelt, true = places >= 0, (places >= 0) & (places < len(YES))
+    return Cells(np.where(true, 1, cells.values), cells.missing, cells.read | spelt)
 
 
 def seconds(array: pa.Array) -> Cells:

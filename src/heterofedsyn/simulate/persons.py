@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ class Heard(Source):
         """Those of the source."""
         return self.source.columns
 
-    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
         for batch in self.source.batches(columns):
             self.people.update(_hashes(batch.column(self.unit), self.unit).tolist())
             yield batch

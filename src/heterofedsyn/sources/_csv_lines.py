@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 MOST_LINE_BYTES = 2 << 20
 """A longer line cannot be read; a parser must find the end of any line in its next block."""
 
 _BOM = b"\xef\xbb\xbf"
-_QUOTE = ord('"')
 _ENDS = b"\n\r"
-# As pyarrow reads: a quote means something at the beginning of a cell, and there alone.
-_CLOSED = re.compile(rb'(?:(?>"(?:[^"]|"")*+"|(?!"))[^,]*+(?:,|$))*+', re.DOTALL)
-
-_MAY_OPEN = np.zeros(256, np.bool_)
-_MAY_OPEN[list(b',"\n\r')] = True
-"""What may stand before a quote that opens: in a line, another quote is the one before it."""
 
 _LONG = "is too long to be read; shorten it, or look for line breaks that are missing"
 _OPEN = (
@@ -33,7 +28,13 @@ class Lines:
     be read depends on that line alone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, delimiter: str = ",", quote: str = '"') -> None:
+        """Nothing is known of the stream.
+
+        Args:
+            quote: nothing if quotes mean nothing.
+        """
+        self._marks = _Marks.of(delimiter.encode(), quote.encode())
         self.unreadable = 0
         """How many lines were taken out."""
         self.trouble = ""
@@ -74,7 +75,7 @@ class Lines:
     def _kept(self, whole: bytes) -> bytes:
         # Every line is looked at, quotes or not: whether there are any must not show in the time.
         kept, place = [], 0
-        for begin, end in _unreadable(whole):
+        for begin, end in self._marks.unreadable(whole):
             self._count(whole[place:begin])
             self._take_out(_LONG if end - begin > MOST_LINE_BYTES else _OPEN)
             self._count(whole[begin:end])
@@ -106,23 +107,47 @@ def _last_end(data: bytes, begin: int, end: int) -> int:
     return max(data.rfind(b"\n", begin, end), data.rfind(b"\r", begin, end))
 
 
-def _unreadable(whole: bytes) -> list[tuple[int, int]]:
-    """Where lines begin and end, with their line breaks, that cannot be read by themselves."""
-    letters = np.frombuffer(whole, np.uint8)
-    ends = np.flatnonzero((letters == _ENDS[0]) | (letters == _ENDS[1])) + 1
-    if not len(ends) or ends[-1] < len(whole):
-        ends = np.append(ends, len(whole))
-    begins = np.append(0, ends[:-1])
-    bad = ends - begins > MOST_LINE_BYTES
-    quotes = np.flatnonzero(letters == _QUOTE)
-    many = np.diff(np.searchsorted(quotes, ends), prepend=0)
-    bad |= many % 2 == 1
-    # Each second quote of a line, the first included, opens a cell or follows the one before it.
-    lines = np.repeat(np.arange(len(ends)), many)
-    number = np.arange(len(quotes)) - (np.cumsum(many) - many)[lines]
-    opens = (quotes == begins[lines]) | _MAY_OPEN[letters[quotes - 1]]
-    odd_ones = np.unique(lines[(number % 2 == 0) & ~opens])
-    for line in odd_ones[~bad[odd_ones]].tolist():
-        text = whole[begins[line] : ends[line]].rstrip(_ENDS)
-        bad[line] = _CLOSED.fullmatch(text) is None
-    return list(zip(begins[bad].tolist(), ends[bad].tolist(), strict=True))
+@dataclass(frozen=True, eq=False)
+class _Marks:
+    """What opens and closes cells.
+
+    Attributes:
+        quote: as a number; below all bytes if there is none.
+        closed: a line whose quotes are closed, as pyarrow reads it: a quote means something at the
+            beginning of a cell, and there alone.
+        may_open: what may stand before a quote that opens: in a line, another quote is the one
+            before it.
+    """
+
+    quote: int
+    closed: re.Pattern[bytes]
+    may_open: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, delimiter: bytes, quote: bytes) -> _Marks:
+        may_open = np.zeros(256, np.bool_)
+        may_open[list(delimiter + quote + _ENDS)] = True
+        d, q = re.escape(delimiter), re.escape(quote or b'"')
+        closed = b"(?:(?>%b(?:[^%b]|%b%b)*+%b|(?!%b))[^%b]*+(?:%b|$))*+" % (q, q, q, q, q, q, d, d)
+        return cls(quote[0] if quote else -1, re.compile(closed, re.DOTALL), may_open)
+
+    def unreadable(self, whole: bytes) -> list[tuple[int, int]]:
+        """Where lines begin and end, with their line breaks, that cannot be read by themselves."""
+        letters = np.frombuffer(whole, np.uint8)
+        ends = np.flatnonzero((letters == _ENDS[0]) | (letters == _ENDS[1])) + 1
+        if not len(ends) or ends[-1] < len(whole):
+            ends = np.append(ends, len(whole))
+        begins = np.append(0, ends[:-1])
+        bad = ends - begins > MOST_LINE_BYTES
+        quotes = np.flatnonzero(letters == self.quote)
+        many = np.diff(np.searchsorted(quotes, ends), prepend=0)
+        bad |= many % 2 == 1
+        # Each second quote of a line, the first included, opens a cell or follows the one before.
+        lines = np.repeat(np.arange(len(ends)), many)
+        number = np.arange(len(quotes)) - (np.cumsum(many) - many)[lines]
+        opens = (quotes == begins[lines]) | self.may_open[letters[quotes - 1]]
+        odd_ones = np.unique(lines[(number % 2 == 0) & ~opens])
+        for line in odd_ones[~bad[odd_ones]].tolist():
+            text = whole[begins[line] : ends[line]].rstrip(_ENDS)
+            bad[line] = self.closed.fullmatch(text) is None
+        return list(zip(begins[bad].tolist(), ends[bad].tolist(), strict=True))

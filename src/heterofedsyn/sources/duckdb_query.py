@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -97,7 +97,7 @@ class DuckdbSource(Source):
         """The names that the query gives."""
         return self.header
 
-    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
         with _connected(self.location) as connection:
             _check_query(connection, self.location)  # a view may be another one by now
             yield from read_ahead(
@@ -225,7 +225,7 @@ def _relation(connection: Any, query: str) -> Any:
     return connection.sql(f"SELECT * FROM (\n{query}\n) AS rows_of_the_query")
 
 
-def _reader(relation: Any, columns: Sequence[str]) -> pa.RecordBatchReader:
+def _reader(relation: Any, columns: Collection[str]) -> pa.RecordBatchReader:
     kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
     wanted = ", ".join(_expression(column, kinds[column]) for column in columns)
     # `execute` would put all rows into memory before the first is given.

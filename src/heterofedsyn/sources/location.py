@@ -1,7 +1,8 @@
 """Locations: one text says where rows are, on the command line, in settings and in Python.
 
 A path (`.csv`, `.csv.gz`, `.parquet`, `.pq`; `csv-multiline:stays.csv` if its cells hold line
-breaks), a folder or glob of Parquet files, a DuckDB file with a query (`lake.duckdb#SELECT ...`;
+breaks; `stays.csv?delimiter=;&decimal=,` if it is written in another dialect), a folder or glob
+of Parquet files, a DuckDB file with a query (`lake.duckdb#SELECT ...`;
 `lake.duckdb?files=FOLDER#...` lets it read files of a folder), a PostgreSQL database with one
 (`postgresql://host/db#icu`), or a table or query of Spark (`spark:lake.icu`).
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from glob import has_magic
@@ -19,6 +20,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn.sources.dialect import OF_CELLS, OF_FILES, Dialect
 
 NO_PASSWORD = (
     "a location holds no password, for it is logged and kept in files; leave it out and give it by "
@@ -39,6 +41,7 @@ _SECRETS_OF_QUERIES = re.compile(r"(?i)\bpassword\s*=|://[^/\s']*:[^\s']*@")
 
 _DATABASE_FILES = (".duckdb", ".ddb", ".db")
 _FILES = "?files="
+_DIALECT = re.compile(r"(?is)(.*?\.(?:csv|csv\.gz|parquet|pq))\?([^/=]*=.*)")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _HOSTS = re.compile(r"[\w.,:%\[\]-]*", re.ASCII)
 _WORD = r'(?:[^\W\d][\w$]*|"(?:[^"]|"")+")'
@@ -57,6 +60,7 @@ class Location:
         query: SQL that gives the rows, or nothing where the place does.
         files: a folder that a query of DuckDB may read, or nothing.
         multiline: whether cells of a CSV file may hold line breaks.
+        dialect: how the texts of a file are written.
     """
 
     kind: str
@@ -65,6 +69,7 @@ class Location:
     query: str = ""
     files: str = ""
     multiline: bool = False
+    dialect: Dialect = Dialect()
 
 
 def parse(text: str) -> Location:
@@ -96,11 +101,50 @@ def _parsed(text: str) -> Location:
     path, _, query = text.partition("#")
     if path.partition(_FILES)[0].lower().endswith(_DATABASE_FILES):
         return _database_file(path, query)
-    _check_path(text)
-    return Location("file", text, _expanded(text))
+    if path.partition("?")[0].lower().endswith(_DATABASE_FILES):
+        _check_database_options(path)
+    return _file(text)
+
+
+def _file(text: str, *, multiline: bool = False) -> Location:
+    path, options = _split_options(text)
+    _check_path(path)
+    dialect = Dialect.parse(path, options) if options else Dialect()
+    return Location("file", path, _expanded(path), multiline=multiline, dialect=dialect)
+
+
+def _split_options(text: str) -> tuple[str, str]:
+    """The path of a file and what is said of its dialect; a path that is there is a path."""
+    match = _DIALECT.fullmatch(text)
+    if match is None or _exists(_expanded(text)):
+        return text, ""
+    path, options = match.groups()
+    known = _key(options) in OF_FILES + OF_CELLS
+    return (path, options) if known or _exists(_expanded(path)) else (text, "")
+
+
+def _key(options: str) -> str:
+    """The first option that is said of a dialect, if it is one."""
+    return re.split("[.=]", options)[0]
+
+
+def _check_database_options(path: str) -> None:
+    place, _, options = path.partition("?")
+    if not _exists(_expanded(path)):
+        _refuse_dialect(place, [_key(options)])
+
+
+def _refuse_dialect(name: str, keys: Iterable[str]) -> None:
+    for key in keys:
+        if key in OF_FILES + OF_CELLS:
+            raise UsageError(
+                f"{name}: {key}= is for CSV and Parquet files; let the query give its values as "
+                "schemas read them"
+            )
 
 
 def _database_file(path: str, query: str) -> Location:
+    _check_database_options(path)
     path, files, folder = path.partition(_FILES)
     _check_path(path)
     if files and not folder:
@@ -165,10 +209,22 @@ def anchored(text: str) -> str:
     place = os.path.abspath(location.place)  # noqa: PTH100
     scheme = text[: text.index(location.name)]
     if not location.query:
-        return f"{scheme}{place}"
+        return f"{scheme}{place}{text[len(scheme) + len(location.name) :]}"
     folder = os.path.abspath(location.files) if location.files else ""  # noqa: PTH100
     _, _, query = text.partition("#")
     return f"{scheme}{place}{_FILES if folder else ''}{folder}#{query}"
+
+
+def with_options(text: str, options: str) -> str:
+    """The location of a file that says more of its dialect.
+
+    >>> with_options(with_options("stays.csv", "delimiter=;"), "decimal=,")
+    'stays.csv?delimiter=;&decimal=,'
+    """
+    if not options:
+        return text
+    more = f"{text}{'?' if parse(text).dialect == Dialect() else '&'}{options}"
+    return check_location(more)
 
 
 def split_name(text: str) -> tuple[str | None, str]:
@@ -276,8 +332,7 @@ def _csv_multiline(text: str) -> Location:
     path = text.partition(":")[2]
     if not path:
         raise UsageError("csv-multiline: needs the path of a file; write csv-multiline:stays.csv")
-    _check_path(path)
-    return Location("file", path, _expanded(path), multiline=True)
+    return _file(path, multiline=True)
 
 
 def _postgresql(text: str) -> Location:
@@ -299,6 +354,7 @@ def _postgresql(text: str) -> Location:
     if not _HOSTS.fullmatch(hosts) or not all(port.isdigit() or not port for port in ports):
         raise UsageError("the host of a PostgreSQL location is not host:port; mend it")
     name = f"postgresql://{hosts}/{database}"
+    _refuse_dialect(name, given)
     place = f"postgresql://{rest}" + (f"?{parameters}" if parameters else "")
     return Location("postgresql", name, place, _query(name, query))
 

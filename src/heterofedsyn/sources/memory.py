@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -66,7 +66,7 @@ class FrameSource(Source):
         """The names of the columns, as text."""
         return self.header
 
-    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
         return self.read(list(columns))
 
 
@@ -88,7 +88,7 @@ class StreamSource(Source):
         """The names in the stream's schema."""
         return self._columns
 
-    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
         if self._reader is None:
             raise UsageError(
                 f"{self.name}: a stream can be read only once; pass a table, a file or a new stream"
@@ -98,7 +98,7 @@ class StreamSource(Source):
 
 
 def _selected(
-    reader: pa.RecordBatchReader, columns: Sequence[str], name: str
+    reader: pa.RecordBatchReader, columns: Collection[str], name: str
 ) -> Iterator[pa.RecordBatch]:
     try:
         for batch in reader:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heterofedsyn.errors import DataError
+from heterofedsyn.sources.dialect import Dialect
 from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -27,10 +29,13 @@ class ParquetSource(Source):
     Text that repeats is read as dictionaries, so that each distinct value is seen once.
     """
 
+    has_dialects: ClassVar[bool] = True
+
     text: str
     paths: tuple[Path, ...]
     root: Path
     header: tuple[str, ...]
+    dialect: Dialect = Dialect()
 
     @classmethod
     def open(cls, text: str, paths: Sequence[Path], root: Path | None = None) -> ParquetSource:
@@ -55,7 +60,7 @@ class ParquetSource(Source):
         """The names in the first footer, and those in the names of its folders."""
         return self.header
 
-    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
         for path in self.paths:
             with _one_line(path):
                 schema = pq.read_schema(path)

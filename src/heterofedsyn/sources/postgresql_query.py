@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -109,7 +109,7 @@ class PostgresqlSource(Source):
         """The names that the query gives."""
         return tuple(self.types)
 
-    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
         wanted = ", ".join(_expression(column, self.types[column]) for column in columns)
         with _cursor(self.location) as cursor:
 

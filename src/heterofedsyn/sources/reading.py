@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from heterofedsyn.sources.source import Source
@@ -19,9 +19,12 @@ def unwatched(rows: int) -> None:
 
 
 def read(
-    sources: Iterable[Source], columns: Sequence[str], watch: Watch = unwatched
+    sources: Iterable[Source], columns: Collection[str], watch: Watch = unwatched
 ) -> Iterator[pa.RecordBatch]:
     """The named columns of all rows, batch by batch.
+
+    Args:
+        columns: names, or the kind of each by name, as `Source.batches` takes them.
 
     Raises:
         DataError: if a column is missing, or rows cannot be read to their end.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from heterofedsyn.errors import DataError, did_you_mean
+from heterofedsyn.sources.dialect import Dialect
 from heterofedsyn.sources.location import Location, parse
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ BATCH_ROWS = 131_072
 class Source(ABC):
     """A table that can be read batch by batch; rows are read when `batches` is iterated."""
 
+    has_dialects: ClassVar[bool] = False
+    """Whether its location can say how its texts are written."""
+
     @property
     @abstractmethod
     def name(self) -> str:
@@ -29,19 +33,45 @@ class Source(ABC):
     def columns(self) -> tuple[str, ...]:
         """The names of all columns, in order."""
 
-    @abstractmethod
-    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Batches of columns that are known to exist."""
+    @property
+    def dialect(self) -> Dialect:
+        """How its texts are written."""
+        return Dialect()
 
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    @abstractmethod
+    def _batches(self, columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+        """Batches of columns that are known to exist, by name, with the kind of each."""
+
+    def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows, with only the named columns and in that order; all columns when none are named.
+
+        Args:
+            columns: names, or the kind of each by name. By its kind a cell is rewritten from the
+                source's dialect into the spelling that a schema reads; without one, only what
+                stands for no value is.
 
         Raises:
             DataError: a column is missing, or the rows cannot be read.
         """
-        wanted = self.columns if columns is None else tuple(dict.fromkeys(columns))
-        self.check(wanted)
-        return self._batches(wanted)
+        names = self.columns if columns is None else tuple(columns)
+        kinds = columns if isinstance(columns, Mapping) else dict.fromkeys(names, "")
+        self.check(kinds)
+        batches = self._batches(kinds)
+        return batches if self.dialect.plain_cells else self._respelt(batches, kinds)
+
+    def rewritten(self, array: pa.Array, kind: str, column: str) -> pa.Array:
+        """Cells of one column as a schema reads them, if they are of this kind."""
+        return self.dialect.rewritten(array, kind, column)
+
+    def _respelt(
+        self, batches: Iterator[pa.RecordBatch], kinds: Mapping[str, str]
+    ) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            columns = zip(batch.columns, kinds.items(), strict=True)
+            arrays = [self.rewritten(array, kind, name) for array, (name, kind) in columns]
+            yield pa.record_batch(arrays, [*kinds])
 
     def forgiving(self, say: Callable[[str], None]) -> Source:
         """The same rows, except that one which cannot be read is left out like one that misfits.
@@ -51,7 +81,7 @@ class Source(ABC):
         """
         return self
 
-    def check(self, columns: Sequence[str]) -> None:
+    def check(self, columns: Collection[str]) -> None:
         """Refuses to go on without these columns.
 
         Raises:
@@ -86,7 +116,7 @@ def open_source(table: object) -> Source:
 def _open_file(location: Location) -> Source:
     from heterofedsyn.sources.data_files import open_file
 
-    return open_file(location.place, multiline=location.multiline)
+    return open_file(location.place, multiline=location.multiline, dialect=location.dialect)
 
 
 def _open_duckdb(location: Location) -> Source:

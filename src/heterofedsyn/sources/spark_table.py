@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -152,13 +152,13 @@ class SparkSource(Source):
         """The names of the columns."""
         return tuple(self.frame.columns)
 
-    def select(self, columns: Sequence[str]) -> DataFrame:
+    def select(self, columns: Collection[str]) -> DataFrame:
         """Some columns, named by their places: Spark does not tell "age" from "Age"."""
         numbers = {column: f"_{place}" for place, column in enumerate(self.columns)}
         numbered = self.frame.toDF(*numbers.values())
         return numbered.select(*(numbers[column] for column in columns))
 
-    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
         with one_line(self.name):
             packed = self.select(columns).mapInArrow(_packed, "batch binary")
             for row in Jobs(self.frame.sparkSession).each(packed.toLocalIterator):
