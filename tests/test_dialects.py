@@ -507,6 +507,43 @@ def test_options_that_mean_nothing_are_refused_in_one_line(
     assert "\n" not in said
 
 
+PIECES = [
+    *("delimiter", "quote", "encoding", "decimal", "thousands", "date", "null", "nul"),
+    *(
+        "=",
+        "=",
+        "=",
+        "&",
+        "&",
+        ".",
+        ",",
+        ";",
+        "%d",
+        "%m",
+        "%Y",
+        "%H:%M",
+        "%2C",
+        "%ff",
+        "%",
+        "a",
+        "é",
+    ),
+    *("utf-16", "cp037", "tab", "space", "none", "\ud800", "\0", "/", "#", " "),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_any_options_are_read_or_refused_in_one_line(options: str) -> None:
+    text = f"/nowhere/raw.csv?{options}"
+    try:
+        place = anchored(text)
+    except UsageError as refusal:
+        assert "\n" not in str(refusal)
+    else:
+        assert anchored(place) == place
+        assert name_of(text) in (text, "/nowhere/raw.csv")
+
+
 @pytest.mark.parametrize(
     "text", ["lake.duckdb?decimal=,#t", "duckdb:lake.db?null=x#t", "postgresql://h/d?date=x#t"]
 )
