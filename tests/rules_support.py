@@ -83,6 +83,13 @@ def _condition(column: Settings, rng: np.random.Generator, many: int) -> Any:
     return {end: middle}
 
 
+def any_rows(schema: Schema, rows: int, rng: np.random.Generator) -> pa.Table:
+    """Rows that fit the columns and know nothing of the rules."""
+    free = schema.without_rules()
+    codes = np.stack([rng.integers(0, size, rows) for size in free.domain.sizes])
+    return decode(free, EncodedTable.from_codes(free.domain, codes), rng)
+
+
 def lawful_rows(schema: Schema, rows: int, rng: np.random.Generator) -> pa.Table:
     """Rows that keep the rules, with some dependence between columns."""
     found: list[np.ndarray[Any, Any]] = []
@@ -104,31 +111,37 @@ def lawful_rows(schema: Schema, rows: int, rng: np.random.Generator) -> pa.Table
     return decode(schema, EncodedTable.from_codes(schema.domain, codes), rng)
 
 
-def breaches(schema: Schema, table: pa.Table) -> int:
-    """How many cells or rows break a rule of the schema's own text, seen from the values alone."""
+def broken_rows(schema: Schema, table: pa.Table, *, derived: bool = True) -> list[bool]:
+    """For every row whether it breaks a rule of the schema's text, seen from the values alone.
+
+    Args:
+        derived: whether a determined value must be there where the other is.
+    """
     settings = schema.settings
     kinds = {column["name"]: column for column in settings["columns"]}
     columns = {name: table.column(name).to_pylist() for name in table.column_names}
-    many = 0
+    broken = [False] * table.num_rows
     for rule in settings["rules"]:
         if "never" in rule:
             hits = [
                 [_holds(kinds[name], condition, value) for value in columns[name]]
                 for name, condition in rule["never"].items()
             ]
-            many += sum(all(row) for row in zip(*hits, strict=True))
+            found = [all(row) for row in zip(*hits, strict=True)]
         elif "order" in rule:
+            found = []
             for row in zip(*(columns[name] for name in rule["order"]), strict=True):
                 known = [value for value in row if value is not None]
-                many += known != sorted(known)
+                found.append(known != sorted(known))
         else:
             said = rule["determines"]
-            pairs = zip(columns[said["from"]], columns[said["to"]], strict=True)
-            many += sum(
-                (said["table"][str(one)] if one is not None else None) != other
-                for one, other in pairs
-            )
-    return many
+            found = [
+                (derived or (one is not None and other is not None))
+                and (None if one is None else said["table"][one]) != other
+                for one, other in zip(columns[said["from"]], columns[said["to"]], strict=True)
+            ]
+        broken = [before or now for before, now in zip(broken, found, strict=True)]
+    return broken
 
 
 def _holds(column: Settings, condition: Any, value: Any) -> bool:
@@ -155,5 +168,3 @@ def _holds(column: Settings, condition: Any, value: Any) -> bool:
 
 def _plain(value: Any) -> Any:
     return value.date() if isinstance(value, datetime) else value
-
-
