@@ -573,6 +573,8 @@ def failure(place: str) -> str:
         ("größe,b\n1,2\n".encode("cp1252"), "", "add ?encoding=cp1252 to the location"),
         ("a,b\n1,größe\n".encode("cp1252"), "", "add ?encoding=cp1252 to the location"),
         ("a,b\n1,2\n".encode("utf-16"), "", "add ?encoding=utf-16 to the location"),
+        ("größe;b\n1;2\n".encode("cp1252"), "", "add ?encoding=cp1252&delimiter=; to the location"),
+        ("a\tb\n1\t2\n".encode("utf-16"), "", "add ?encoding=utf-16&delimiter=tab to the location"),
         (b"a,b\n1,\x81\n", "?encoding=cp1252", "row 2 (the header is row 1) is not cp1252"),
         ("a,b\n1,5,2\n", "", "numbers with decimal commas need quotes"),
         ("a;b\n1\n", "?delimiter=;", "add the missing semicolons"),
