@@ -375,8 +375,14 @@ ODD = [
 FITTING = "1.234;70,5;Chirurgie;Ja;1.2.2003;31.12.2025"
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-16-le", "gb18030"])
-@pytest.mark.parametrize("place", range(6))
+@pytest.mark.parametrize(
+    ("encoding", "place"),
+    [
+        *(("utf-8", place) for place in range(6)),
+        *((encoding, 1) for encoding in ("cp1252", "utf-16-le", "gb18030")),
+        *((encoding, 2) for encoding in ("cp1252", "utf-16-le", "gb18030")),
+    ],
+)
 def test_a_row_is_read_alone_as_among_others(
     tmp_path: Path, encoding: str, place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -451,6 +457,7 @@ def test_a_location_with_a_dialect_is_one_everywhere(
         with pytest.raises(UsageError, match="would count twice"):
             check_apart([text, other])
     assert with_options("raw.csv", "") == "raw.csv"
+    assert with_options('raw.csv?quote="', "null=NA") == 'raw.csv?quote="&null=NA'
     assert with_options(with_options("raw.csv", "delimiter=;"), "decimal=,&null=NA") == text
 
 
