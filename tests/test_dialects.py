@@ -23,7 +23,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn import FederatedSynthesizer
+from heterofedsyn.errors import DataError, PrivacyRefusal, UsageError
 from heterofedsyn.schema import Encoded, Schema, encode
 from heterofedsyn.schema.table import columns_of
 from heterofedsyn.sources import (
@@ -650,3 +651,18 @@ def test_a_table_without_a_location_has_no_remedy() -> None:
     stream = open_source(pa.table({"age": ["1,5"]}).to_reader())
     assert remedy(stream, {"age": "number"}) is None
     assert sum(batch.num_rows for batch in stream.batches()) == 1
+
+
+@pytest.mark.filterwarnings("ignore::heterofedsyn.errors.HeterofedsynWarning")
+def test_people_that_are_not_named_are_nobody_in_any_dialect(tmp_path: Path) -> None:
+    schema = Schema.of({"columns": [{"name": "bmi", "type": "number", "min": 10, "max": 60}]})
+    for site in ("north", "south"):
+        rows = [f"{site}{place};2{place % 10},5" for place in range(40)] + ["k.A.;25,5"] * 3
+        (tmp_path / f"{site}.csv").write_text("\n".join(["person;bmi", *rows, ""]))
+    usual: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-9, "noise_seed": 1, "unit": "person"}
+    synthesizer = FederatedSynthesizer(schema, method="independent", **usual)
+    options = "delimiter=;&decimal=,"
+    with pytest.raises(PrivacyRefusal):
+        synthesizer.fit({s: f"{tmp_path}/{s}.csv?{options}" for s in ("north", "south")})
+    options += "&null.person=k.A."
+    synthesizer.fit({s: f"{tmp_path}/{s}.csv?{options}" for s in ("north", "south")})
