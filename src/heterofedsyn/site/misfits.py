@@ -40,11 +40,11 @@ class Checked(Fit):
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How much of a table may be wrong before its owner is stopped, as shares of its rows.
+    """How much of a table may be wrong before its owner is stopped.
 
     Attributes:
-        misfit: rows that do not fit.
-        clamped: values of one column that lie outside of its range.
+        misfit: share of its rows that do not fit.
+        clamped: share of one column's values, missing ones apart, that lie outside of its range.
     """
 
     misfit: float = MOST_MISFIT
@@ -71,11 +71,11 @@ class Tolerance:
                 f"{100 * self.misfit:g} % ({fit.reasons}); {hint or _REMEDY}"
             )
         for name, (below, above) in fit.clamped.items():
-            if below + above > self.clamped * fit.rows_read:
+            if below + above > self.clamped * fit.values[name]:
                 raise DataError(
-                    f"column {name!r}: of {count(fit.rows_read, 'value')} {side(below, above)} its "
-                    f"range, more than {100 * self.clamped:g} %; see whether it is in the "
-                    "schema's unit, or widen min and max"
+                    f"column {name!r}: of {count(fit.values[name], 'value')} "
+                    f"{side(below, above)} its range, more than {100 * self.clamped:g} %; see "
+                    "whether it is in the schema's unit, or widen min and max"
                 )
 
 
