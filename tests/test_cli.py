@@ -791,7 +791,7 @@ COMMANDS = [
     ("evaluate",),
     ("report",),
     ("schema",),
-    ("schema", "draft"),
+    *(("schema", name) for name in ("draft", "new", "import", "export")),
     ("schema", "check"),
     ("schema", "fingerprint"),
     ("audit",),

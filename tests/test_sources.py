@@ -661,7 +661,7 @@ def test_pandas_columns_without_text_names_and_odd_indexes_are_read() -> None:
     assert source.columns == ("0", "b")
     (batch,) = source.batches(["b", "0"])
     assert batch.to_pydict() == {"b": [3, 4], "0": [1, 2]}
-    assert draft(source.batches()).domain.names == ("0", "b")
+    assert draft(source.batches()).schema().domain.names == ("0", "b")
 
 
 @pytest.mark.slow

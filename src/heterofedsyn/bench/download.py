@@ -306,7 +306,7 @@ def _schema(
     columns = dict(zip(header, zip(*rows, strict=True), strict=True))
     trained = dict(zip(header, zip(*known, strict=True), strict=True))
     table = pa.table({name: pa.array(cells, pa.string()) for name, cells in columns.items()})
-    drafted = draft(table.to_batches())
+    drafted = draft(table.to_batches()).schema()
     finished = tuple(
         _settled(column, columns[column.name], trained[column.name], origin)
         for column in drafted.columns

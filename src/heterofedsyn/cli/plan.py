@@ -13,6 +13,7 @@ from heterofedsyn.cli._options import (
     ConversionName,
     Delta,
     Epsilon,
+    Measure,
     SchemaFile,
     Settings,
     SumQuorum,
@@ -43,6 +44,7 @@ def plan(
         str, typer.Option(metavar="NAME", help="How to synthesize; see `simulate --help`.")
     ] = "wavetree",
     setting: Settings = None,
+    measure: Measure = None,
     max_rows_per_unit: Annotated[
         int, typer.Option(help="Rows of one person that will count, if a person may have several.")
     ] = 1,
@@ -64,7 +66,7 @@ def plan(
     from heterofedsyn.simulate.run import site_names
     from heterofedsyn.simulate.split import MOST_SITES
 
-    chosen = make_method(method, read_settings(setting))
+    chosen = make_method(method, read_settings(setting, measure))
     if not 1 <= sites <= MOST_SITES:
         raise UsageError(f"sites ({sites}) must be in 1..{MOST_SITES}")
     hiding = Hiding(trust, colluding, quorum)
@@ -239,7 +241,9 @@ def _mode(told: Forecast) -> str:
     what = {
         "full": f"pairs of all kinds are measured, at most {outlook.pairs:,}",
         "star": f"only the {outlook.pairs:,} pairs with the label are measured",
-        "independent": "only 1-ways are measured, and columns are drawn independently",
+        "independent": f"of pairs only those asked for are measured ({outlook.pairs:,})"
+        if outlook.pairs
+        else "only 1-ways are measured, and columns are drawn independently",
     }.get(outlook.mode, f"at most {outlook.pairs:,} pairs are measured")
     if len(told.columns) < 2 or (outlook.mode != "independent" and not outlook.pairs):
         return f"mode {outlook.mode}: there is no pair of columns that could depend on each other"

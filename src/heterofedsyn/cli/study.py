@@ -14,6 +14,7 @@ from heterofedsyn.cli._options import (
     Delta,
     Epsilon,
     Json,
+    Measure,
     Overwrite,
     OverwriteFile,
     SafeCsv,
@@ -83,6 +84,7 @@ def new(
         str, typer.Option(metavar="NAME", help="How to synthesize; see `simulate --help`.")
     ] = "wavetree",
     setting: Settings = None,
+    measure: Measure = None,
     conversion: ConversionName = "tight",
     unit: Annotated[
         str | None,
@@ -112,7 +114,7 @@ def new(
     if max_rows_per_unit is not None and unit is None:
         raise UsageError("--max-rows-per-unit needs --unit, the column that identifies a person")
     check_file(out, overwrite=overwrite)
-    chosen = make_method(method, read_settings(setting))
+    chosen = make_method(method, read_settings(setting, measure))
     if chosen.pools:
         raise UsageError(f"method {method!r} needs all rows in one place; it can only be simulated")
     public = Schema.load(schema)

@@ -22,6 +22,7 @@ from heterofedsyn.errors import (
 )
 from heterofedsyn.hub import DEFAULT_METHOD, Release, make_method
 from heterofedsyn.hub.methods.base import Value, check_trust, settings_of
+from heterofedsyn.hub.methods.forced import with_pairs
 from heterofedsyn.hub.planning.cost import check_feasible
 from heterofedsyn.hub.release import large_delta
 from heterofedsyn.marginals import Counts
@@ -50,6 +51,7 @@ class FederatedSynthesizer:
         schema: a `Schema`, a path to a schema file, or a dictionary shaped like one.
         epsilon: the guarantee for every record, or every person with a `unit`, with `delta`.
         settings: settings of the method, such as `{"q": 0.2}`.
+        measure: pairs that must be measured, whatever the scores say: `[("sex", "diagnosis")]`.
         trust: `local`, or `secure-aggregation`: the hub sees nothing but sums over sites.
         colluding: under secure aggregation, how many sites may pool what they know, with the hub
             or without; 1 unless given.
@@ -69,6 +71,7 @@ class FederatedSynthesizer:
         delta: float,
         method: str = DEFAULT_METHOD,
         settings: Mapping[str, Value] | None = None,
+        measure: Sequence[tuple[str, str]] = (),
         trust: str = "local",
         colluding: int | None = None,
         quorum: int | None = None,
@@ -78,7 +81,7 @@ class FederatedSynthesizer:
         noise_seed: int | None = None,
         allow_large_delta: bool = False,
     ) -> None:
-        self._method = make_method(method, settings)
+        self._method = make_method(method, with_pairs(settings or {}, measure))
         self.schema = Schema.of(schema)
         self.encoding = self._method.encoding(self.schema)
         self._seed = secrets.randbits(62) if noise_seed is None else noise_seed

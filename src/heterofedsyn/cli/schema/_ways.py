@@ -1,0 +1,97 @@
+"""How the cells of a public file may be written: what a draft tries."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heterofedsyn.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heterofedsyn.schema._seen import Way
+    from heterofedsyn.schema.outline import Options
+    from heterofedsyn.sources import Source
+
+_COMMA, _POINT = {"decimal": ","}, {"decimal": ",", "thousands": "."}
+_GROUPS = {"thousands": ","}
+_OTHERS = ({"decimal": ",", "thousands": " "}, {"thousands": " "}, {"thousands": "'"})
+_LOOKED_AT = 2**20
+
+
+def ways_of(source: Source) -> tuple[Way, ...]:
+    """As the location says, and where it says nothing, in any common way."""
+    from heterofedsyn.schema._seen import KINDS, Way
+    from heterofedsyn.sources._date_format import LAYOUTS
+
+    as_said = Way(KINDS, (), source.rewritten)
+    if not source.has_dialects:
+        return (as_said,)
+    # Where commas separate cells, one in a number is seldom a decimal one.
+    commas = source.dialect.delimiter == ","
+    numbers = (_GROUPS, _COMMA, _POINT) if commas else (_COMMA, _POINT, _GROUPS)
+    others = [
+        *((("integer", "number"), options) for options in (*numbers, *_OTHERS)),
+        *((("date", "datetime"), {"date": layout}) for layout in LAYOUTS),
+    ]
+    ways = [as_said]
+    for kinds, options in others:
+        ways.append(Way(kinds, tuple(options.items()), _reader(source, options)))
+    return tuple(ways)
+
+
+def _reader(source: Source, options: dict[str, str]) -> Callable[[pa.Array, str, str], pa.Array]:
+    from heterofedsyn.sources.dialect import Dialect
+
+    def read(array: pa.Array, kind: str, column: str) -> pa.Array:
+        said = source.dialect.of(column)
+        if said.date if "date" in options else not said.plain_numbers:
+            return source.rewritten(array, kind, column)  # it is said already
+        cells = replace(
+            said,
+            decimal=options.get("decimal", said.decimal),
+            thousands=options.get("thousands", said.thousands),
+            date=options.get("date", said.date),
+        )
+        return Dialect(cells=cells).rewritten(array, kind, column)
+
+    return read
+
+
+def guessed_file(place: Path) -> Options:
+    """What the location of a CSV file must say of the file itself, as it looks."""
+    from heterofedsyn.schema.outline import option
+
+    start = _start(place)
+    options: dict[tuple[str, str], tuple[str, ...]] = {}
+    encoding = "utf-8"
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf-16"
+    else:
+        try:
+            start[: start.rfind(b"\n") + 1].decode("utf-8")
+        except UnicodeDecodeError:
+            encoding = "cp1252"
+    header = start.decode(encoding, errors="replace").partition("\n")[0]
+    counts = {mark: header.count(mark) for mark in (",", ";", "\t", "|")}
+    mark = max(counts, key=counts.__getitem__)
+    if mark != "," and counts[mark] > 0:
+        options |= option("delimiter", mark)
+    if encoding != "utf-8":
+        options |= option("encoding", encoding)
+    return options
+
+
+def _start(place: Path) -> bytes:
+    try:
+        if place.name.lower().endswith(".gz"):
+            with gzip.open(place) as file:
+                return file.read(_LOOKED_AT)
+        with place.open("rb") as plain:
+            return plain.read(_LOOKED_AT)
+    except (OSError, EOFError) as error:
+        raise UsageError(f"cannot read {place}: {type(error).__name__}; check the path") from None

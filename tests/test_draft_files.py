@@ -1,0 +1,206 @@
+"""Drafting from files as people have them: the location it names reads every row."""
+
+from __future__ import annotations
+
+import csv
+import re
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from heterofedsyn.schema import (
+    BooleanColumn,
+    CategoricalColumn,
+    DateColumn,
+    DatetimeColumn,
+    Encoder,
+    IntegerColumn,
+    KeyColumn,
+    NumberColumn,
+    Schema,
+)
+from heterofedsyn.schema._candidates import MOST_SAMPLED, Sample
+from heterofedsyn.schema._seen import AS_IT_IS, MOST_TRACKED, Seen
+from heterofedsyn.sources import open_source
+from heterofedsyn.sources._date_format import LAYOUTS
+from invented import Desk
+from raw_export import CODES, COLUMNS, write_raw
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Desk:
+    monkeypatch.chdir(tmp_path)
+    return Desk(tmp_path, capsys)
+
+
+def drafted(desk: Desk, location: str, *arguments: str) -> tuple[Schema, str]:
+    """What is drafted from a file, and the location that it says to write."""
+    ask = ("schema", "draft", "--public", "--data", location, "--out", "new.toml", "--overwrite")
+    assert desk.run(*ask, *arguments) == 0, desk.err
+    named = re.search(r"write '(.*)'$", desk.err, re.MULTILINE)
+    return Schema.load("new.toml"), named[1] if named else location
+
+
+def misfits(schema: Schema, location: str) -> str | None:
+    """Who does not fit, if anybody."""
+    encoder = Encoder(schema)
+    for _ in encoder.encode(open_source(location).batches(encoder.columns)):
+        pass
+    return encoder.fit.describe()
+
+
+def test_an_export_with_all_its_habits_is_drafted_and_fits(desk: Desk) -> None:
+    write_raw(desk.folder / "raw.csv")
+    schema, location = drafted(desk, "raw.csv", "--label", "verstorben")
+    assert location == (
+        "raw.csv?delimiter=;&encoding=cp1252&date=%d.%m.%Y&decimal=,&thousands=.&null=k.A."
+    )
+    kinds = {column.name: type(column) for column in schema.columns}
+    assert kinds == {
+        "Fallnummer": KeyColumn,
+        **dict.fromkeys(("geboren", "aufgenommen", "entlassen"), DateColumn),
+        "Aufnahme": DatetimeColumn,
+        "Größe": IntegerColumn,
+        **dict.fromkeys(("Gewicht", "BMI", "Kosten", "CRP"), NumberColumn),
+        **dict.fromkeys(("Geschlecht", "ICD", "Kapitel", "Station", "PLZ"), CategoricalColumn),
+        **dict.fromkeys(("Raucher", "verstorben"), BooleanColumn),
+    }
+    assert {*COLUMNS} - {*kinds} == {"Patienten-ID", "Haus", "Bemerkung"}
+    assert schema.column("ICD").size == CODES
+    assert (schema.label, schema.task) == ("verstorben", "binary_classification")
+    assert misfits(schema, location) is None
+
+
+MARKS = [(".", ""), (",", ""), (",", "."), (".", ","), (",", " "), (".", "'")]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_location_that_a_draft_names_reads_every_date(desk: Desk, layout: str) -> None:
+    rng = np.random.default_rng(0)
+    start = datetime(1990, 1, 1)
+    moments = [start + timedelta(minutes=int(m)) for m in rng.integers(0, 20_000_000, 60)]
+    with (desk.folder / "x.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["when", "other"])
+        writer.writerows([moment.strftime(layout), moment.month] for moment in moments)
+    schema, location = drafted(desk, "x.csv")
+    column = schema.column("when")
+    assert isinstance(column, DatetimeColumn if "H" in layout or "I" in layout else DateColumn)
+    assert misfits(schema, location) is None
+    first = column.min if isinstance(column, DatetimeColumn) else None
+    if first and "S" in layout:
+        assert first == min(moments)
+    if type(column) is DateColumn:
+        assert (column.min, column.max) == (min(moments).date(), max(moments).date())
+
+
+@pytest.mark.parametrize("marks", MARKS)
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_the_location_that_a_draft_names_reads_every_number(
+    desk: Desk, marks: tuple[str, str], delimiter: str
+) -> None:
+    rng = np.random.default_rng(0)
+    numbers = [*np.round(rng.exponential(5_000, 60), 1), 12_345.5, 0.5]
+    table = str.maketrans({".": marks[0], ",": marks[1]})
+    with (desk.folder / "x.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter)
+        writer.writerow(["cost", "n"])
+        writer.writerows(
+            [f"{number:,.1f}".translate(table), n % 9] for n, number in enumerate(numbers)
+        )
+    schema, location = drafted(desk, "x.csv")
+    column = schema.column("cost")
+    assert isinstance(column, NumberColumn)
+    assert column.decimals == 1
+    assert column.min <= min(numbers) < max(numbers) <= column.max < 1.02 * max(numbers)
+    assert misfits(schema, location) is None
+
+
+cells = st.one_of(
+    st.sampled_from(["1", "2,5", "1.234,5", "1,234.5", "31.12.2025", "2025-12-31", "NA", "", "Ja"]),
+    st.from_regex(r"[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4}", fullmatch=True),
+    st.from_regex(r"[0-9]{1,3}([., '][0-9]{3})?([.,][0-9]{1,2})?", fullmatch=True),
+)
+alike = st.lists(cells, min_size=1, max_size=2).flatmap(
+    lambda few: st.lists(st.sampled_from(few), min_size=30, max_size=30)
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@given(st.lists(alike, min_size=1, max_size=4))
+def test_however_columns_are_written_together_the_location_reads_them_all(
+    desk: Desk, columns: list[list[str]]
+) -> None:
+    with (desk.folder / "x.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=";")
+        writer.writerow(["usable", *(f"c{place}" for place in range(len(columns)))])
+        writer.writerows(zip(range(30), *columns, strict=True))
+        writer.writerows([[0, *(column[0] for column in columns)]])
+    schema, location = drafted(desk, "x.csv")
+    assert misfits(schema, location) is None, location
+
+
+def test_what_the_location_says_is_not_guessed_again(desk: Desk) -> None:
+    desk.write("x.csv", "a;b\n1,5;01/02/2025\n2,5;03/04/2025\n")
+    schema, location = drafted(desk, "x.csv?delimiter=;&date=%m/%d/%Y")
+    assert location == "x.csv?delimiter=;&date=%m/%d/%Y&decimal=,"
+    assert schema.column("b") == DateColumn("b", datetime(2025, 1, 2), datetime(2025, 3, 4))
+    _, location = drafted(desk, "x.csv?delimiter=;")
+    assert "date=%m/%d/%Y would fit as well" in desk.err
+
+
+def test_columns_are_skipped_or_the_only_ones(desk: Desk) -> None:
+    schema, _ = drafted(desk, "d.csv", "--skip", "person,sick")
+    assert schema.domain.names == ("age", "ward")
+    schema, _ = drafted(desk, "d.csv", "--only", "ward", "--only", "age")
+    assert schema.domain.names == ("age", "ward")
+    draft = ("schema", "draft", "--public", "--data", "d.csv", "--out", "other.toml")
+    desk.run(*draft, "--skip", "wards")
+    desk.refused(2, "'wards'", "did you mean 'ward'")
+    desk.run(*draft, "--only", "age", "--skip", "age")
+    desk.refused(2, "leave no column")
+
+
+def test_tables_are_written_beside_the_schema_and_read_once_the_rule_is_confirmed(
+    desk: Desk,
+) -> None:
+    rows = [f"s{n % 40},t{n % 40 % 7},{n % 9}" for n in range(400)]
+    desk.write("x.csv", "street,town,n\n" + "\n".join(rows) + "\n")
+    (desk.folder / "public").mkdir()
+    ask = ("schema", "draft", "--public", "--data", "x.csv", "--out", "public/new.toml")
+    assert desk.run(*ask, "--tables", "public/tables") == 0
+    path = desk.folder / "public" / "new.toml"
+    text = path.read_text("utf-8")
+    assert (
+        '# determines = { from = "street", to = "town", table = "tables/street-town.csv" }' in text
+    )
+    assert Schema.load(path).rules == ()
+    path.write_text(re.sub(r"^# (?=\[\[rules|determines)", "", text, flags=re.M), "utf-8")
+    schema = Schema.load(path)
+    assert schema.domain.names == ("street", "n")
+    assert misfits(schema, "x.csv") is None
+    desk.run(*ask, "--tables", "public/tables", "--overwrite")
+    assert desk.code == 0
+    path.unlink()
+    desk.run(*ask, "--tables", "public/tables")
+    desk.refused(2, "street-town.csv", "--overwrite")
+
+
+def test_what_is_kept_of_rows_is_bounded() -> None:
+    """Every column keeps at most so many values, however many rows there are."""
+    seen, sample = Seen("id", [AS_IT_IS]), Sample()
+    for start in range(0, 600_000, 100_000):
+        batch = pa.record_batch({"id": [f"P{n}" for n in range(start, start + 100_000)]})
+        seen.add(batch.column("id"))
+        sample.add(batch, {"id": seen})
+    assert seen.all_differ
+    assert seen.values is not None
+    assert len(seen.values) <= MOST_TRACKED + 1
+    assert sample.rows <= MOST_SAMPLED
