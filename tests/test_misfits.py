@@ -160,9 +160,9 @@ def test_exactly_the_share_passes_and_one_row_more_does_not(
     )
     if 20 * dropped > rows or 5 * (below + above) > rows:
         with pytest.raises(DataError):
-            Tolerance().check(fit)
+            Tolerance().check(fit, STAYS)
     else:
-        Tolerance().check(fit)
+        Tolerance().check(fit, STAYS)
 
 
 @pytest.mark.parametrize("share", ["-0.1", "1.1", "nan"])
@@ -207,6 +207,7 @@ def test_a_site_is_not_made_of_rows_that_do_not_fit_and_a_preview_of_them_fails(
     for words in ((), ("--json",)):
         out, err = owner(*preview, *words, code=1)
         assert "30 of 100 rows do not fit" in err.splitlines()[-1]
+        assert "(breaks rule 1: 30); rule 1 says: never sex" in err.splitlines()[-1]
     assert json.loads(out)["rules"] == {"1": 30}
     assert "rule 1 (never sex" in details.read_text()
     owner(*preview, "--most-misfit", "0.3")
