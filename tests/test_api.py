@@ -15,7 +15,7 @@ import pytest
 
 import heterofedsyn
 from heterofedsyn import FederatedSynthesizer, Schema
-from heterofedsyn.errors import HeterofedsynWarning, UsageError
+from heterofedsyn.errors import HeterofedsynWarning, PrivacyRefusal, UsageError
 from heterofedsyn.marginals import TableCounts
 from invented import SCHEMA, patients
 from support import categories, dependent_table
@@ -114,8 +114,10 @@ def test_sites_may_have_names() -> None:
 
 
 def test_rows_that_do_not_fit_are_warned_about_by_column() -> None:
-    with pytest.warns(UserWarning, match=r"site-1: 1 row does not fit and is left out \(age: 1\)"):
-        fitted([pa.table({"age": ["1", "Zanzibar"]})])
+    with pytest.warns(
+        UserWarning, match=r"site-1: 1 row does not fit and is left out \(age: 1 not"
+    ):
+        fitted([pa.table({"age": ["1", "2", "Zanzibar"]})])
 
 
 def test_nothing_can_be_sampled_before_fit() -> None:
@@ -168,8 +170,16 @@ def test_a_second_fit_is_refused() -> None:
 
 def test_a_delta_that_protects_nobody_is_warned_of() -> None:
     synthesizer = FederatedSynthesizer(
-        Schema.from_toml(SCHEMA), epsilon=1.0, delta=0.1, noise_seed=1
+        Schema.from_toml(SCHEMA), epsilon=1.0, delta=0.009, noise_seed=1
     )
-    with pytest.warns(HeterofedsynWarning, match="not below 1 / "):
+    with pytest.warns(HeterofedsynWarning, match="not below 1 / ") as warned:
         release = synthesizer.fit([patients()]).release
-    assert "delta 0.1 is not below 1 / (number of rows)" in str(release.run.remarks)
+    assert len(warned) == 1
+    assert "delta 0.009 is not below 1 / (number of rows)" in str(release.run.remarks)
+
+
+def test_a_delta_of_a_hundredth_is_refused_unless_it_is_allowed() -> None:
+    schema = Schema.from_toml(SCHEMA)
+    with pytest.raises(PrivacyRefusal, match=r"delta 0\.01 .* 1% .* allow_large_delta=True"):
+        FederatedSynthesizer(schema, epsilon=1.0, delta=0.01)
+    FederatedSynthesizer(schema, epsilon=1.0, delta=0.01, allow_large_delta=True)

@@ -218,9 +218,12 @@ MISFITS = f"age,ward,sick\n5,a,true\n5,{SECRET},true\n{SECRET},b,true\n7,,maybe{
 @pytest.mark.thorough
 def test_rows_that_do_not_fit_are_counted_by_column_and_left_out(desk: Desk) -> None:
     desk.write("bad.csv", MISFITS)
-    assert desk.simulate(*PLAIN, "--data", "bad.csv") == 0
+    assert desk.simulate(*PLAIN, "--data", "bad.csv") == 1
+    desk.refused(1, "3 rows do not fit", "of 4;", "--allow-misfits")
+    assert SECRET not in desk.err + desk.out
+    assert desk.simulate(*PLAIN, "--data", "bad.csv", "--allow-misfits") == 0
     (said,) = [line for line in desk.err.splitlines() if line.startswith("note: ")]
-    assert "3 rows do not fit and are left out (age: 1, ward: 2, sick: 1)" in said
+    assert "3 rows do not fit and are left out (age: 1 not a whole number; ward: 1 missing" in said
     assert SECRET not in desk.err + desk.out
     for path in (desk.folder / "release").iterdir():
         assert SECRET.encode() not in path.read_bytes()
@@ -229,23 +232,27 @@ def test_rows_that_do_not_fit_are_counted_by_column_and_left_out(desk: Desk) -> 
 def test_check_fails_and_names_no_value_if_rows_do_not_fit(desk: Desk) -> None:
     desk.write("bad.csv", MISFITS)
     desk.run("schema", "check", "--schema", "s.toml", "--data", "bad.csv")
-    desk.refused(1, "3 of 4 rows do not fit (age: 1, ward: 2, sick: 1)", "schema")
+    desk.refused(1, "3 of 4 rows do not fit, more than 5 % (age: 1 not a whole number;", "schema")
     assert SECRET not in desk.err + desk.out
     desk.write("bad.csv", "age,ward,sick\nx,a,true\n")
     desk.run("schema", "check", "--schema", "s.toml", "--data", "bad.csv")
-    desk.refused(1, "1 of 1 row does not fit (age: 1)")
+    desk.refused(1, "1 of 1 row does not fit, more than 5 % (age: 1 not a whole number)")
 
 
 def test_check_says_the_same_as_json(desk: Desk) -> None:
     desk.write("bad.csv", MISFITS)
     check = ["schema", "check", "--schema", "s.toml", "--json"]
-    assert desk.run(*check, "--data", "bad.csv", "--data", "d.csv", "--unit", "age") == 1
+    check += ["--data", "bad.csv", "--data", "d.csv", "--unit", "age"]
+    assert desk.run(*check, "--most-misfit", "0.001") == 1
+    failed = desk.out
+    assert desk.run(*check) == 0
+    assert desk.out == failed
     found = json.loads(desk.out)
     assert found["columns"] == {"age": 5, "ward": 3, "sick": 2}
     assert found["misfits"] == {
-        "age": {"missing": 1},
-        "ward": {"unknown value": 2},
-        "sick": {"missing": 1},
+        "age": {"not a whole number": 1},
+        "ward": {"missing": 1, "unknown value": 1},
+        "sick": {"not true or false": 1},
     }
     assert (found["rows_read"], found["rows_that_do_not_fit"]) == (304, 3)
     assert found["ignored_columns"] == ["person"]
@@ -293,14 +300,14 @@ def test_few_or_equal_rows_give_a_release_like_any_other(
     desk: Desk, rows: str, method: str
 ) -> None:
     desk.write("few.csv", HEADER + rows)
-    assert desk.simulate("--data", "few.csv", "--method", method) == 0
+    assert desk.simulate("--data", "few.csv", "--method", method, "--allow-misfits") == 0
     assert load("release").sample(10, seed=1).num_rows == 10
 
 
 @pytest.mark.thorough
 def test_an_empty_site_takes_part(desk: Desk) -> None:
     desk.write("none.csv", HEADER)
-    assert desk.simulate("--site", "d.csv", "--site", "far=none.csv") == 0
+    assert desk.simulate("--site", "d.csv", "--site", "far=none.csv", "--allow-misfits") == 0
     assert load("release").run.sites == ("site-1", "far")
 
 
@@ -786,6 +793,7 @@ COMMANDS = [
     ("schema",),
     *(("schema", name) for name in ("draft", "new", "import", "export")),
     ("schema", "check"),
+    ("schema", "fingerprint"),
     ("audit",),
     ("bench",),
     ("bench", "audit"),

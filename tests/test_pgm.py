@@ -20,6 +20,7 @@ from heterofedsyn.hub.methods.base import Value
 from heterofedsyn.marginals import count_pairs
 from heterofedsyn.schema import Domain
 from heterofedsyn.schema import encode as encode_rows
+from heterofedsyn.simulate import FederatedSynthesizer
 from heterofedsyn.simulate.run import run_study, site_names
 from heterofedsyn.synthesis import Pgm
 from heterofedsyn.synthesis.pgm import eliminate
@@ -106,13 +107,26 @@ def test_rows_are_made_with_pairs_left_out(every_pair: Release) -> None:
     assert made.rows == 10
 
 
-def test_a_limit_that_no_pair_fits_is_refused_before_inference(
+def test_measured_pairs_that_all_do_not_fit_are_left_out_since_they_are_paid_for(
     every_pair: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heterofedsyn.synthesis.pgm._fit", lambda *_: pytest.fail("too late"))
-    said = r"any of 6 pairs: even \('a0', 'a2'\) has 12 cells, largest is 11; raise largest"
-    with pytest.raises(UsageError, match=said):
-        Pgm(largest=11).synthesize(every_pair.model.targets[0], 10, np.random.default_rng(0))
+    monkeypatch.setattr("heterofedsyn.synthesis.pgm._fit", lambda *_: pytest.fail("of nothing"))
+    with pytest.warns(UserWarning, match="leaves out 6 of 6 pairs"):
+        made = Pgm(largest=11).synthesize(every_pair.model.targets[0], 10, np.random.default_rng(0))
+    assert made.rows == 10
+
+
+def test_a_limit_that_no_pair_fits_is_refused_before_anything_is_spent() -> None:
+    said = r"any pair: even \('a0', 'a2'\) has 12 cells, largest is 11; raise largest"
+    for method in ("allmarg", "fedprivsyn", "privsyn"):
+        with pytest.raises(UsageError, match=said):
+            FederatedSynthesizer(
+                SCHEMA,
+                epsilon=1,
+                delta=1e-9,
+                method=method,
+                settings={"synthesizer": "pgm", "largest": 11},
+            )
 
 
 @given(st.integers(2, 7).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, 2**32))))

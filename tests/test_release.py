@@ -129,7 +129,7 @@ def test_the_files_say_only_what_was_agreed_on(folder: Path) -> None:
     run = json.loads((folder / "run.json").read_text())
     settings = run.pop("settings")
     assert keys(run) == {
-        *("version", "method", "sites", "seed", "study", "noisy_total", "remarks"),
+        *("version", "method", "sites", "seed", "study", "schema", "noisy_total", "remarks"),
         *("pairs", "attributes", "score", "measured"),
         *("differences", "site", "total", "total_error", "name", "distance", "noise"),
     }

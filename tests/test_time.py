@@ -64,7 +64,7 @@ from heterofedsyn.site.receipt import issue
 from heterofedsyn.site.schedule import COARSEST, on_tick
 from heterofedsyn.site.settings import SiteSettings, propose
 from heterofedsyn.site.signing import make_key
-from heterofedsyn.sources import csv_file, read
+from heterofedsyn.sources import Dialect, Spelling, csv_file, read
 from heterofedsyn.sources._csv_lines import Lines
 from heterofedsyn.sources.csv_file import CsvSource
 from site_support import NOW
@@ -387,6 +387,22 @@ def test_an_odd_row_changes_no_step_of_reading_the_others(
     # The first is not looked at: some things are made once.
     _, one, other = (Counter(done_to_read(rows, row, unit)) for row in (usual, odd, usual))
     assert one - other == other - one == Counter()
+
+
+@pytest.mark.parametrize("odd", ["", "k.A.", "1.5", "1,5", "x", "31.12.2025", "2025-12-31", None])
+def test_an_odd_cell_changes_no_step_of_rewriting_the_others(odd: str | None) -> None:
+    spelling = Spelling(",", ".", "%d.%m.%Y", ("k.A.",))
+
+    def steps(kind: str, first: str | None) -> list[Any]:
+        cells = pa.array([first, *["1.234,5", "1.2.2003"] * ROWS], pa.string())
+        with lines_of_ours() as notes:
+            Dialect(cells=spelling).rewritten(cells, kind, "x")
+        assert notes
+        return notes
+
+    for kind in ("integer", "number", "date", "datetime", "boolean", "categorical", "unit"):
+        steps(kind, "7")  # some things are made once
+        assert steps(kind, odd) == steps(kind, "7")
 
 
 def test_a_person_whose_bytes_are_no_text_changes_no_step_of_telling_others_apart() -> None:

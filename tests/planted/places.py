@@ -33,9 +33,11 @@ from heterofedsyn.schema import _parsing as parsing
 from heterofedsyn.schema import _units as units
 from heterofedsyn.schema._bins import RealBins
 from heterofedsyn.schema._units import People
+from heterofedsyn.schema.rulebook import Rulebook
 from heterofedsyn.schema.table import Encoder
 from heterofedsyn.simulate import persons
 from heterofedsyn.simulate.run import run_study
+from heterofedsyn.simulate.site_column import SiteColumn
 from heterofedsyn.simulate.split import split
 from heterofedsyn.simulate.synthesizer import FederatedSynthesizer
 from heterofedsyn.site import _spark_tasks as spark_tasks

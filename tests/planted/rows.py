@@ -200,3 +200,34 @@ def _(true: Any, own: at.FederatedSynthesizer, encoded: Any, sites: int, kind: s
         return true(own, encoded, sites, kind)
     finally:
         own._noise_seed = kept
+
+
+@coupling(
+    "sites are those that rows name in a column",
+    r"sites named by a column",
+    "sites named by a column",
+)
+@instead_of(at.SiteColumn.deal)
+def _(true: Any, own: at.SiteColumn, encoded: Any) -> Any:
+    return {name: table for name, table in true(own, encoded).items() if table.rows}
+
+
+@coupling(
+    "a row that breaks a rule takes its batch with it",
+    r"a row counts as another among others",
+    "a row by itself",
+)
+@instead_of(at.Rulebook.contradicted)
+def _(true: Any, book: at.Rulebook, readings: Any, fits: Any) -> Any:
+    return {rule: fits & mask.any() for rule, mask in true(book, readings, fits).items()}
+
+
+@coupling(
+    "a rule holds only where few rows break it",
+    r"a row counts as another among others",
+    "a row by itself",
+)
+@instead_of(at.Rulebook.contradicted)
+def _(true: Any, book: at.Rulebook, readings: Any, fits: Any) -> Any:
+    found = true(book, readings, fits)
+    return {rule: mask & (2 * mask.sum() <= mask.size) for rule, mask in found.items()}

@@ -44,6 +44,10 @@ columns = [
   {name = "outcome", type = "categorical", values = ["home", "died", "never seen"]},
   {name = "smoker", type = "boolean"},
 ]
+rules = [
+  {never = {ward = "b", age = {above = 98}}},
+  {never = {outcome = "died", age = {below = 1}}},
+]
 """
 
 FIRST = {"age": 0, "cost": 0.0, "ward": "a", "triage": "1", "smoker": False, "outcome": "home"}
@@ -75,7 +79,7 @@ def schema(label: str | None = "outcome") -> Schema:
 
 @cache
 def mixed_schema() -> Schema:
-    """A column of every kind."""
+    """Columns of many kinds, and rules."""
     return Schema.of(tomllib.loads(_MIXED))
 
 
@@ -146,7 +150,8 @@ class Case:
     def plan(self, seed: int) -> Plan:
         """The plan of the study."""
         return Plan(
-            schema=self.encoding.fingerprint,
+            schema=self.public.fingerprint,
+            encoding=self.encoding.fingerprint,
             epsilon=self.epsilon,
             delta=DELTA,
             trust=self.trust,

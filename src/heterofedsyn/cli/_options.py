@@ -14,6 +14,10 @@ Epsilon = Annotated[
     float, typer.Option(help="Privacy budget of every record; with a unit, of every person.")
 ]
 Delta = Annotated[float, typer.Option(help="Below 1 / (all rows); 1e-9 is usual.")]
+AllowLargeDelta = Annotated[
+    bool,
+    typer.Option("--allow-large-delta", help="Take a delta of 0.01 or more, which protects few."),
+]
 TrustModel = Annotated[
     str,
     typer.Option(
@@ -47,6 +51,14 @@ Settings = Annotated[
         "--set", metavar="NAME=VALUE", help="A setting of the method, such as q=0.2; repeat."
     ),
 ]
+Measure = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN,COLUMN",
+        help="A pair that must be measured, whatever its score; repeat. A name with a comma stands "
+        'in quotation marks: "height, cm",age.',
+    ),
+]
 NoiseSeed = Annotated[
     int | None,
     typer.Option(help="Reproducible noise, FOR RESEARCH: anyone with the seed can undo it."),
@@ -66,8 +78,8 @@ SafeCsv = Annotated[
 ]
 
 
-def read_settings(texts: list[str] | None) -> dict[str, str]:
-    """The settings of `--set`, each once."""
+def read_settings(texts: list[str] | None, measure: list[str] | None = None) -> dict[str, str]:
+    """The settings of `--set`, each once, and the pairs of `--measure`, which are one of them."""
     settings: dict[str, str] = {}
     for text in texts or []:
         name, equals, value = (part.strip() for part in text.partition("="))
@@ -76,6 +88,10 @@ def read_settings(texts: list[str] | None) -> dict[str, str]:
         if name in settings:
             raise UsageError(f"--set {name} is given twice; keep one")
         settings[name] = value
+    if measure:
+        if "measure" in settings:
+            raise UsageError("give either --measure or --set measure=..., not both")
+        settings["measure"] = ";".join(measure)
     return settings
 
 

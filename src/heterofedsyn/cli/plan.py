@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heterofedsyn.cli._options import (
+    AllowLargeDelta,
     Colluding,
     ConversionName,
     Delta,
     Epsilon,
+    Measure,
     SchemaFile,
     Settings,
     SumQuorum,
@@ -42,9 +44,11 @@ def plan(
         str, typer.Option(metavar="NAME", help="How to synthesize; see `simulate --help`.")
     ] = "wavetree",
     setting: Settings = None,
+    measure: Measure = None,
     max_rows_per_unit: Annotated[
         int, typer.Option(help="Rows of one person that will count, if a person may have several.")
     ] = 1,
+    allow_large_delta: AllowLargeDelta = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Foretell noise, error and effort of a study; costs nothing.
@@ -55,13 +59,14 @@ def plan(
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.methods.base import check_trust, settings_of
     from heterofedsyn.hub.planning.forecast import forecast
+    from heterofedsyn.privacy.budget import check_usual_delta
     from heterofedsyn.protocol import Plan
     from heterofedsyn.protocol.plan import Hiding
     from heterofedsyn.schema import Schema
     from heterofedsyn.simulate.run import site_names
     from heterofedsyn.simulate.split import MOST_SITES
 
-    chosen = make_method(method, read_settings(setting))
+    chosen = make_method(method, read_settings(setting, measure))
     if not 1 <= sites <= MOST_SITES:
         raise UsageError(f"sites ({sites}) must be in 1..{MOST_SITES}")
     hiding = Hiding(trust, colluding, quorum)
@@ -69,7 +74,8 @@ def plan(
     public = Schema.load(schema)
     names = site_names(chosen, [f"site-{number}" for number in range(1, sites + 1)])
     terms = Plan(
-        schema=chosen.encoding(public).fingerprint,
+        schema=public.fingerprint,
+        encoding=chosen.encoding(public).fingerprint,
         epsilon=epsilon,
         delta=delta,
         conversion=conversion,
@@ -82,6 +88,7 @@ def plan(
         settings=settings_of(chosen),
         seed=0,
     )
+    check_usual_delta(delta, allow_large=allow_large_delta)
     told = forecast(public, terms, chosen, rows)
     if as_json:
         say_json(_json(told))
@@ -234,7 +241,9 @@ def _mode(told: Forecast) -> str:
     what = {
         "full": f"pairs of all kinds are measured, at most {outlook.pairs:,}",
         "star": f"only the {outlook.pairs:,} pairs with the label are measured",
-        "independent": "only 1-ways are measured, and columns are drawn independently",
+        "independent": f"of pairs only those asked for are measured ({outlook.pairs:,})"
+        if outlook.pairs
+        else "only 1-ways are measured, and columns are drawn independently",
     }.get(outlook.mode, f"at most {outlook.pairs:,} pairs are measured")
     if len(told.columns) < 2 or (outlook.mode != "independent" and not outlook.pairs):
         return f"mode {outlook.mode}: there is no pair of columns that could depend on each other"

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heterofedsyn.cli._options import (
+    AllowLargeDelta,
     Colluding,
     ConversionName,
     Delta,
     Epsilon,
+    Measure,
     NoiseSeed,
     Overwrite,
     SafeCsv,
@@ -65,6 +67,14 @@ def simulate(
             f"dirichlet (labels in random shares) or uniform; {SPLIT} unless given.",
         ),
     ] = None,
+    site_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN[=NAMES]",
+            help="Column that says at which site a row of --data is: a categorical one of the "
+            "schema, or any other with all that it may say, such as hospital=north,south.",
+        ),
+    ] = None,
     method: Annotated[
         str,
         typer.Option(
@@ -74,6 +84,7 @@ def simulate(
         ),
     ] = "wavetree",
     setting: Settings = None,
+    measure: Measure = None,
     trust: TrustModel = "local",
     colluding: Colluding = None,
     quorum: SumQuorum = None,
@@ -94,6 +105,13 @@ def simulate(
         int | None, typer.Option(help="Synthetic rows; the noisy total unless given.")
     ] = None,
     seed: NoiseSeed = None,
+    allow_large_delta: AllowLargeDelta = False,
+    allow_misfits: Annotated[
+        bool,
+        typer.Option(
+            "--allow-misfits", help="Go on though half of the rows or more do not fit, or all."
+        ),
+    ] = False,
     overwrite: Overwrite = False,
     safe_csv: SafeCsv = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
@@ -106,7 +124,7 @@ def simulate(
     from heterofedsyn.cli._show import guarantee, note, pace, show_round
     from heterofedsyn.cli.report import write_report
     from heterofedsyn.hub import make_method
-    from heterofedsyn.hub.release import check_rows, check_target
+    from heterofedsyn.hub.release import check_rows, check_target, large_delta
     from heterofedsyn.simulate.split import MOST_SITES
     from heterofedsyn.simulate.synthesizer import FederatedSynthesizer, name_sites
 
@@ -120,7 +138,7 @@ def simulate(
         epsilon=epsilon,
         delta=delta,
         method=method,
-        settings=read_settings(setting),
+        settings=read_settings(setting, measure),
         trust=trust,
         colluding=colluding,
         quorum=quorum,
@@ -128,26 +146,39 @@ def simulate(
         unit=unit,
         max_rows_per_unit=1 if max_rows_per_unit is None else max_rows_per_unit,
         noise_seed=seed,
+        allow_large_delta=allow_large_delta,
     )
     if bool(data) == bool(site):
         raise UsageError("give either --data (to be split) or --site (once per site)")
     if site and not (sites is None and split is None):
         raise UsageError("--sites and --split deal out --data; leave them out with --site")
+    if site_column is not None and (site or not (sites is None and split is None)):
+        raise UsageError("--site-column deals out --data; leave out --site, --sites and --split")
+    pools = make_method(method).pools
     if site:
-        counted = synthesizer.count_sites(_locations(site), lambda name: pace(f"reading {name}"))
+        locations = _locations(site)
+        counted = synthesizer.count_sites(locations, lambda name: pace(f"reading {name}"))
         for name, holder in counted.items():
+            own = [*locations.values()] if pools else [locations[name]]
+            synthesizer.check_fit(name, holder.fit, own, allow=allow_misfits)
             _note_misfits(name, holder.fit)
         tables: dict[str, EncodedTable | Counts] = {
             name: holder.counts for name, holder in counted.items()
         }
+    elif site_column is not None:
+        column = synthesizer.site_column(*_site_column(site_column))
+        whole = synthesizer.encode(data or [], pace("reading"), dealt_by=column)
+        synthesizer.check_fit("data", whole, data or [], allow=allow_misfits)
+        _note_misfits("data", whole)
+        tables = {**synthesizer.deal(whole, column)}
     else:
         many = SITES if sites is None else sites
         synthesizer.check_sites([*name_sites(range(min(many, MOST_SITES)))])
         whole = synthesizer.encode(data or [], pace("reading"))
+        synthesizer.check_fit("data", whole, data or [], allow=allow_misfits)
         _note_misfits("data", whole)
         dealt = synthesizer.split(whole, many, split or SPLIT)
-        tables = {"pooled": whole.table} if make_method(method).pools else name_sites(dealt)
-    pools = make_method(method).pools
+        tables = {"pooled": whole.table} if pools else name_sites(dealt)
     note(f"study over {'the pooled rows' if pools else count(len(tables), 'site')} with {method}")
     synthesizer.fit_encoded(tables, watch=show_round)
     synthesizer.save(out, rows=rows, overwrite=overwrite, safe_csv=safe_csv)
@@ -170,8 +201,10 @@ def simulate(
         return
     say(f"release in {out}: {count(drawn, 'synthetic row')}")
     say(f"guarantee: {guarantee(release.privacy)}")
+    warned = large_delta(release.privacy.delta, release.run.noisy_total)
     for remark in release.run.remarks:
-        say(f"remark: {remark}")
+        if remark not in warned:
+            say(f"remark: {remark}")
 
 
 def _locations(texts: list[str]) -> dict[str, str]:
@@ -186,6 +219,16 @@ def _locations(texts: list[str]) -> dict[str, str]:
             raise UsageError(f"two --site options are named {name!r}; rename one of them")
         locations[name] = check_location(location)
     return locations
+
+
+def _site_column(text: str) -> tuple[str, list[str] | None]:
+    """A column's name, and what it may say if that is told."""
+    name, equals, values = text.partition("=")
+    if not name or (equals and not values):
+        raise UsageError(
+            f"--site-column {text!r} must be COLUMN or COLUMN=NAMES, such as hospital=north,south"
+        )
+    return name, values.split(",") if equals else None
 
 
 def _note_misfits(name: str, fit: Fit) -> None:

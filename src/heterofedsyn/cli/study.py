@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heterofedsyn.cli._options import (
+    AllowLargeDelta,
     Colluding,
     ConversionName,
     Delta,
     Epsilon,
     Json,
+    Measure,
     Overwrite,
     OverwriteFile,
     SafeCsv,
@@ -82,6 +84,7 @@ def new(
         str, typer.Option(metavar="NAME", help="How to synthesize; see `simulate --help`.")
     ] = "wavetree",
     setting: Settings = None,
+    measure: Measure = None,
     conversion: ConversionName = "tight",
     unit: Annotated[
         str | None,
@@ -91,6 +94,7 @@ def new(
         int | None,
         typer.Option(help="Rows of one person that count; needs --unit, 1 unless given."),
     ] = None,
+    allow_large_delta: AllowLargeDelta = False,
     overwrite: OverwriteFile = False,
 ) -> None:
     """Write a study, the file that stewards approve.
@@ -103,19 +107,21 @@ def new(
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.methods.base import settings_of
     from heterofedsyn.hub.planning.cost import check_feasible
+    from heterofedsyn.privacy.budget import check_usual_delta
     from heterofedsyn.protocol import Plan, Study
     from heterofedsyn.schema import Schema
 
     if max_rows_per_unit is not None and unit is None:
         raise UsageError("--max-rows-per-unit needs --unit, the column that identifies a person")
     check_file(out, overwrite=overwrite)
-    chosen = make_method(method, read_settings(setting))
+    chosen = make_method(method, read_settings(setting, measure))
     if chosen.pools:
         raise UsageError(f"method {method!r} needs all rows in one place; it can only be simulated")
     public = Schema.load(schema)
     names, keys = _roster(site, trust)
     plan = Plan(
-        schema=chosen.encoding(public).fingerprint,
+        schema=public.fingerprint,
+        encoding=chosen.encoding(public).fingerprint,
         epsilon=epsilon,
         delta=delta,
         conversion=conversion,
@@ -128,6 +134,7 @@ def new(
         seed=secrets.randbits(62),
         aggregation=_aggregation(keys, trust, colluding, quorum),
     )
+    check_usual_delta(delta, allow_large=allow_large_delta)
     check_feasible(chosen.encoding(public), plan, chosen)
     study = Study(
         plan=plan,

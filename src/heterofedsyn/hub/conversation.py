@@ -64,7 +64,7 @@ def converse(
             says unless given.
         masked: whether sites hide their answers from the hub instead, which adds them up itself.
     """
-    if plan.schema != schema.fingerprint:
+    if plan.encoded_by != schema.fingerprint:
         raise UsageError("the plan was made for another schema; make a new plan")
     rounds: list[Round] = []
     summed = hears_sums(plan) if summed is None else summed

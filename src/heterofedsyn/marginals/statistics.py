@@ -6,6 +6,7 @@ matters. To add a kind of release, add a class here and name it in `Statistic`.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar, TypeAlias
@@ -239,15 +240,16 @@ class Haar(_Kind, frozen=True, forbid_unknown_fields=True, tag="haar"):
 
 
 class Grouped(_Kind, frozen=True, forbid_unknown_fields=True, tag="grouped"):
-    """Counts of a pair after merging values by public maps: one group number per value."""
+    """Counts of an attribute or a pair after merging values by public maps: a group per value."""
 
     partitions: ClassVar[bool] = True
 
-    attributes: tuple[str, str]
-    groups: tuple[tuple[int, ...], tuple[int, ...]]
+    groups: tuple[tuple[int, ...], ...]
 
     def check(self, domain: Domain) -> None:
         _check_clique(self.attributes, domain, most=2, cells=False)
+        if len(self.groups) != len(self.attributes):
+            raise ProtocolError(f"{self.attributes} cannot have {len(self.groups)} maps")
         for name, groups in zip(self.attributes, self.groups, strict=True):
             size = domain.size(name)
             if len(groups) != size:
@@ -261,13 +263,12 @@ class Grouped(_Kind, frozen=True, forbid_unknown_fields=True, tag="grouped"):
         return (tuple(zip(self.attributes, self.groups, strict=True)),)
 
     def integers(self, domain: Domain) -> int:
-        rows, columns = self.shape
-        return rows * columns
+        return math.prod(self.shape)
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """How many groups either attribute has."""
-        return max(self.groups[0]) + 1, max(self.groups[1]) + 1
+    def shape(self) -> tuple[int, ...]:
+        """How many groups each attribute has."""
+        return tuple(max(groups) + 1 for groups in self.groups)
 
     def work(self, domain: Domain) -> int:
         return self.integers(domain) + sum(len(groups) for groups in self.groups)

@@ -16,6 +16,9 @@ from heterofedsyn.errors import PrivacyRefusal, UsageError, did_you_mean
 LARGEST_SIGMA = 1e7
 """Noise beyond this buries every count of a table that people could own."""
 
+LARGE_DELTA = 0.01
+"""From here on delta alone lets so much through that nobody should promise it by accident."""
+
 _SLACK = 1e-12
 """Relative widening of sigma, so that no later rounding can lift the price above the charge."""
 
@@ -180,6 +183,20 @@ def sigma_for(sensitivity: float, budget: Budget) -> float:
             f"means noise of sigma {sigma / sensitivity:.3g} on every count; raise epsilon"
         )
     return sigma
+
+
+def check_usual_delta(delta: float, *, allow_large: bool) -> None:
+    """Refuse a delta that nobody means, unless it is allowed in so many words.
+
+    Raises:
+        PrivacyRefusal: saying what it would let through.
+    """
+    if delta >= LARGE_DELTA and not allow_large:
+        raise PrivacyRefusal(
+            f"delta {delta:g} would allow publishing {delta:.0%} of all records outright; take "
+            "less than 1 / (all rows), 1e-9 is usual, or say that it is meant with "
+            "--allow-large-delta (in Python allow_large_delta=True)"
+        )
 
 
 def _check_delta(delta: float) -> None:

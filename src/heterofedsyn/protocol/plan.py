@@ -95,7 +95,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Schema, guarantee, sites and method of one study; its fingerprint names the study."""
 
     schema: str
-    """Fingerprint of the schema by which sites encode: the public one, or one made from it."""
+    """Fingerprint of the public schema, as everything about the study states it."""
     epsilon: float
     delta: float
     conversion: str = Conversion.TIGHT.value
@@ -110,11 +110,15 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     version: int = PLAN_VERSION
     aggregation: Aggregation | msgspec.UnsetType = msgspec.UNSET
     """Under secure aggregation alone; one colluding site and all in every sum unless given."""
+    encoding: str | msgspec.UnsetType = msgspec.UNSET
+    """Fingerprint of the schema by which sites encode, where it is one made from the public one."""
 
     def __post_init__(self) -> None:
         # 1 and 1.0 are one number, so they must have one fingerprint.
         for name in ("epsilon", "delta"):
             msgspec.structs.force_setattr(self, name, float(getattr(self, name)))
+        if self.encoding == self.schema:
+            msgspec.structs.force_setattr(self, "encoding", msgspec.UNSET)
         if not self.sites or len(set(self.sites)) != len(self.sites):
             raise UsageError("a study needs at least one site, each with a name of its own")
         for name in self.sites:
@@ -162,6 +166,11 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return trust_model(
             self.trust, len(self.sites), colluding=hidden.colluding, quorum=hidden.quorum
         )
+
+    @property
+    def encoded_by(self) -> str:
+        """Fingerprint of the schema by which sites encode."""
+        return self.schema if self.encoding is msgspec.UNSET else self.encoding
 
     @property
     def roster(self) -> dict[str, str]:

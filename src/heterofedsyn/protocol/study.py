@@ -69,9 +69,11 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     @cached_property
     def encoding(self) -> Schema:
         """The schema by which sites encode: the public one, or that with atoms."""
-        for schema in (self.public, with_atoms(self.public)):
-            if schema.fingerprint == self.plan.schema:
-                return schema
+        # Studies made before plans named both name the one that sites encode by alone.
+        if self.plan.schema in (self.public.fingerprint, self.plan.encoded_by):
+            for schema in (self.public, with_atoms(self.public)):
+                if schema.fingerprint == self.plan.encoded_by:
+                    return schema
         raise UsageError("the plan was made for another schema; make the study anew")
 
     @property

@@ -18,8 +18,10 @@ from heterofedsyn.schema import (
     Column,
     DateColumn,
     DatetimeColumn,
+    Encoder,
     IntegerColumn,
     NumberColumn,
+    Schema,
 )
 
 if TYPE_CHECKING:
@@ -113,14 +115,35 @@ def check_section(release: Release, rows: SyntheticRows | None) -> Section:
         (
             verdict,
             Table("Every column of the synthetic table", head, tuple(lines), words=3),
+            *(() if bad else _rules(release.schema, rows)),
             Text(
                 "Missing values are a value like any other: their share is released with noise, "
                 "and rows are drawn from a model that holds it; they need not match it exactly. "
-                "Constraints between columns, such as one date "
-                "before another, are not known to the schema and therefore not kept."
+                "Of what holds between columns, such as one date before another, only what is a "
+                "rule of the schema is sure to be kept."
             ),
         ),
     )
+
+
+def _rules(schema: Schema, rows: SyntheticRows) -> tuple[Block, ...]:
+    """How many of the rows break each rule: none, if nobody has touched them."""
+    if not schema.rules:
+        return ()
+    encoder = Encoder(schema)
+    for batch in rows.batches():
+        encoder.fitting(batch)
+    broken = encoder.fit.rules
+    lines = tuple(
+        (f"{number}", rule.words, f"{broken.get(number, 0):,}")
+        for number, rule in enumerate(schema.rules, start=1)
+    )
+    table = Table(
+        "Every rule of the schema", ("rule", "says", "rows that break it"), lines, words=2
+    )
+    if broken:
+        return Warn("The table holds rows that a rule of the schema excludes."), table
+    return Text(f"No row breaks any of the {count(len(lines), 'rule')} of the schema."), table
 
 
 def check(column: Column, values: pa.ChunkedArray) -> Checked:

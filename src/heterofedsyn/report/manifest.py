@@ -31,7 +31,7 @@ def manifest_section(release: Release, folder: Path) -> Section:
             ("Sites", f"{len(run.sites):,}: {sites}"),
             ("Rows (noisy)", f"{run.noisy_total:,}"),
             ("Study (SHA-256 of its terms)", run.study),
-            ("Schema (SHA-256)", release.schema.fingerprint),
+            ("Public schema (SHA-256 of what it says)", run.schema or release.schema.fingerprint),
             ("Seed", str(run.seed)),
         )
     )

@@ -135,8 +135,9 @@ def booleans(array: pa.Array) -> Cells:
         return _zeros_and_ones(numbers(array))
     text = pc.ascii_lower(pc.ascii_trim_whitespace(array))
     cells = _zeros_and_ones(_numbers_of_text(text))
-    true, false = (positions(text, words) >= 0 for words in (YES, NO))
-    return Cells(np.where(true, 1, cells.values), cells.missing, cells.read | true | false)
+    places = positions(text, YES + NO)
+    spelt, true = places >= 0, (places >= 0) & (places < len(YES))
+    return Cells(np.where(true, 1, cells.values), cells.missing, cells.read | spelt)
 
 
 def seconds(array: pa.Array) -> Cells:

@@ -68,9 +68,9 @@ class Condition:
     @property
     def words(self) -> str:
         """The same for people."""
-        parts = [f"{end} {value}" for end, value in self.ends]
+        parts = [f"{end} {_said(value)}" for end, value in self.ends]
         if self.values:
-            parts = [" or ".join(str(value) for value in self.values)]
+            parts = [" or ".join(map(_said, self.values))]
         said = " and ".join(parts)
         if self.missing:
             said = f"{said} or missing" if said else "missing"
@@ -143,3 +143,7 @@ class Condition:
                 "to": every <= code(value),
             }[end]
         return holds
+
+
+def _said(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -237,7 +237,7 @@ def with_tables(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     rules = settings.get("rules")
     if not isinstance(rules, list):
         return settings
-    read = []
+    read: list[Any] = []
     for number, rule in enumerate(rules, start=1):
         said = rule.get("determines") if isinstance(rule, dict) else None
         if isinstance(said, dict) and isinstance(said.get("table"), str):
@@ -245,7 +245,7 @@ def with_tables(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
             read.append({**rule, "determines": {**said, "table": table}})
         else:
             read.append(rule)
-    return {**settings, "rules": read}
+    return {**settings, "rules": read} if read != rules else settings
 
 
 def _table(path: Path, what: str) -> dict[str, str]:

@@ -96,7 +96,9 @@ class Schema:
         """The schema in a TOML file."""
         try:
             text = read_whole(path, MOST_SCHEMA_BYTES).decode("utf-8")
-            return cls.of(with_tables(_parsed(text), Path(path).parent))
+            said = _parsed(text)
+            whole = with_tables(said, Path(path).parent)
+            return _read(text) if whole is said else cls.of(whole)
         except SchemaError as error:
             raise SchemaError(f"{os.fspath(path)}: {error}") from None
         except UnicodeDecodeError:
@@ -178,7 +180,9 @@ def _read(text: str) -> Schema:
     return Schema.of(_parsed(text))
 
 
+@lru_cache(maxsize=4)
 def _parsed(text: str) -> dict[str, Any]:
+    """What a text says, not to be changed."""
     try:
         return from_toml(text)
     except NotToml as error:

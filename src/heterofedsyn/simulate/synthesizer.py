@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 
 from heterofedsyn._arrays import stream
 from heterofedsyn.errors import (
+    DataError,
     HeterofedsynWarning,
     PrivacyRefusal,
     SimulatedNoiseWarning,
@@ -20,18 +22,21 @@ from heterofedsyn.errors import (
 )
 from heterofedsyn.hub import DEFAULT_METHOD, Release, make_method
 from heterofedsyn.hub.methods.base import Value, check_trust, settings_of
+from heterofedsyn.hub.methods.forced import with_pairs
 from heterofedsyn.hub.planning.cost import check_feasible
 from heterofedsyn.hub.release import large_delta
 from heterofedsyn.marginals import Counts
-from heterofedsyn.privacy.budget import Conversion
+from heterofedsyn.privacy.budget import Conversion, check_usual_delta
 from heterofedsyn.protocol import Plan
 from heterofedsyn.protocol.plan import Hiding
-from heterofedsyn.schema import Encoded, EncodedTable, Schema, encode
+from heterofedsyn.schema import Encoded, EncodedTable, Fit, Schema, encode
 from heterofedsyn.schema.table import columns_of
 from heterofedsyn.simulate.persons import Heard, check_persons, people_of
 from heterofedsyn.simulate.run import POOLED, Watcher, run_study, site_names
+from heterofedsyn.simulate.site_column import SiteColumn
 from heterofedsyn.simulate.split import MOST_SITES, split
 from heterofedsyn.site.counting import Counted, count
+from heterofedsyn.site.misfits import dialect_hint
 from heterofedsyn.sources import Source, Watch, check_apart, open_source, read, unwatched
 from heterofedsyn.sources.spark_table import SparkSource
 
@@ -46,6 +51,7 @@ class FederatedSynthesizer:
         schema: a `Schema`, a path to a schema file, or a dictionary shaped like one.
         epsilon: the guarantee for every record, or every person with a `unit`, with `delta`.
         settings: settings of the method, such as `{"q": 0.2}`.
+        measure: pairs that must be measured, whatever the scores say: `[("sex", "diagnosis")]`.
         trust: `local`, or `secure-aggregation`: the hub sees nothing but sums over sites.
         colluding: under secure aggregation, how many sites may pool what they know, with the hub
             or without; 1 unless given.
@@ -54,6 +60,7 @@ class FederatedSynthesizer:
         unit: a column that identifies a person, if one person may have several rows, all of them
             at one site.
         noise_seed: reproducible noise, for research only: anyone with the seed can undo it.
+        allow_large_delta: take a delta of 0.01 or more, which protects few.
     """
 
     def __init__(
@@ -64,6 +71,7 @@ class FederatedSynthesizer:
         delta: float,
         method: str = DEFAULT_METHOD,
         settings: Mapping[str, Value] | None = None,
+        measure: Sequence[tuple[str, str]] = (),
         trust: str = "local",
         colluding: int | None = None,
         quorum: int | None = None,
@@ -71,8 +79,9 @@ class FederatedSynthesizer:
         unit: str | None = None,
         max_rows_per_unit: int = 1,
         noise_seed: int | None = None,
+        allow_large_delta: bool = False,
     ) -> None:
-        self._method = make_method(method, settings)
+        self._method = make_method(method, with_pairs(settings or {}, measure))
         self.schema = Schema.of(schema)
         self.encoding = self._method.encoding(self.schema)
         self._seed = secrets.randbits(62) if noise_seed is None else noise_seed
@@ -83,7 +92,8 @@ class FederatedSynthesizer:
         self._hiding = Hiding(trust, colluding, quorum)
         check_trust(self._method, trust)
         self._terms: dict[str, Any] = {
-            "schema": self.encoding.fingerprint,
+            "schema": self.schema.fingerprint,
+            "encoding": self.encoding.fingerprint,
             "epsilon": epsilon,
             "delta": delta,
             "conversion": conversion,
@@ -97,29 +107,64 @@ class FederatedSynthesizer:
         fewest = name_sites(range(min(self._hiding.fewest(), MOST_SITES)))
         with suppress(PrivacyRefusal):  # noise hangs on the number of sites, which fit knows
             check_feasible(self.encoding, self._plan([*fewest]), self._method)
+        check_usual_delta(delta, allow_large=allow_large_delta)
         self._release: Release | None = None
 
     def fit(
         self,
-        sites: Sequence[Any] | Mapping[str, Any],
+        sites: Any,
         *,
+        site_column: str | None = None,
+        site_names: Sequence[str] | None = None,
+        allow_misfits: bool = False,
         watch: Watcher = lambda report: None,
     ) -> FederatedSynthesizer:
-        """Run the study over the tables of the sites: pandas, polars, pyarrow, or file paths.
+        """Run the study over tables: pandas, polars, pyarrow, or file paths.
 
         Rows that do not fit the schema are left out, with a warning that counts them by column.
 
+        Args:
+            sites: one table, a sequence of them, one per site, or a mapping from names of sites.
+            site_column: a column that says at which site a row is; splits one table, or several
+                that are put together. Sites are named by the values that the schema lists for it.
+            site_names: what the column may say, if it is not in the schema; and not released.
+            allow_misfits: go on though half of a table or more does not fit, or all of it.
+
         Raises:
             UsageError: a table is given twice.
+            DataError: half of a table does not fit, or there is no row that fits.
             PrivacyRefusal: with a unit, somebody has rows at two sites.
         """
-        named = sites if isinstance(sites, Mapping) else name_sites(sites)
-        counted = self.count_sites(named)
+        if site_column is not None:
+            column = self.site_column(site_column, site_names)
+            if isinstance(sites, Mapping):
+                raise UsageError("a site column deals out one table; give it without site names")
+            rows = [sites] if _is_table(sites) else [*sites]
+            whole = self.encode(rows, dealt_by=column)
+            self.check_fit("the table", whole, rows, allow=allow_misfits)
+            _warn_of_misfits("the table", whole)
+            return self.fit_encoded(self.deal(whole, column), watch=watch)
+        if site_names is not None:
+            raise UsageError("site_names needs site_column, the column that holds them")
+        if not isinstance(sites, Mapping):
+            sites = name_sites([sites] if _is_table(sites) else sites)
+        counted = self.count_sites(sites)
         for name, holder in counted.items():
-            if remark := holder.fit.describe():
-                warnings.warn(f"{name}: {remark}", HeterofedsynWarning, stacklevel=2)
+            own = [*sites.values()] if self._method.pools else [sites[name]]
+            self.check_fit(name, holder.fit, own, allow=allow_misfits)
+            _warn_of_misfits(name, holder.fit)
         tables = {name: holder.counts for name, holder in counted.items()}
         return self.fit_encoded(tables, watch=watch)
+
+    def site_column(self, name: str, names: Sequence[str] | None) -> SiteColumn:
+        """A column that deals rows to sites, after checking that a study over these is possible.
+
+        Raises:
+            UsageError: nobody says which sites there are, or no such study can be made over them.
+        """
+        column = SiteColumn.of(self.encoding, name, names)
+        self.check_sites(column.sites)
+        return column
 
     def count_sites(
         self, sites: Mapping[str, Any], watch: Callable[[str], Watch] = lambda name: unwatched
@@ -174,18 +219,45 @@ class FederatedSynthesizer:
             watch=watch,
         )
 
-    def encode(self, tables: Sequence[Any], watch: Watch = unwatched) -> Encoded:
+    def encode(
+        self,
+        tables: Sequence[Any],
+        watch: Watch = unwatched,
+        *,
+        dealt_by: SiteColumn | None = None,
+    ) -> Encoded:
         """Tables or files of one holder, put together and encoded by the schema in memory.
+
+        Args:
+            dealt_by: a column that says at which site a row is, encoded as well.
 
         Raises:
             UsageError: a table is given twice.
         """
         check_apart(tables)
+        schema = self.encoding if dealt_by is None else dealt_by.schema
         return encode(
-            self.encoding,
-            read(map(open_source, tables), columns_of(self.encoding, self._unit), watch),
+            schema,
+            read(map(open_source, tables), columns_of(schema, self._unit), watch),
             unit=self._unit,
             max_rows_per_unit=self._terms["rows_per_unit"],
+        )
+
+    def check_fit(self, name: str, fit: Fit, tables: Sequence[Any], *, allow: bool) -> None:
+        """Refuse to go on with half of a holder's rows or less, or with none, unless allowed.
+
+        Raises:
+            DataError: for the owner of the rows; nothing is released.
+        """
+        left = fit.rows_read - fit.rows_dropped
+        if allow or left > fit.rows_dropped:
+            return
+        places = [open_source(table) for table in tables if isinstance(table, str | os.PathLike)]
+        hint = dialect_hint(fit, places, self.schema) or "see `heterofedsyn schema check`"
+        found = f"{fit.describe()}, of {fit.rows_read:,}" if fit.rows_read else "it has no rows"
+        raise DataError(
+            f"{name}: {found}; {hint}; or, if that is as it should be, go on with "
+            "--allow-misfits (in Python allow_misfits=True)"
         )
 
     def split(self, encoded: Encoded, sites: int, kind: str) -> list[EncodedTable]:
@@ -199,6 +271,16 @@ class FederatedSynthesizer:
         else:
             rng = stream(self._noise_seed, "split")
         return split(encoded, sites, kind, self.schema.label, rng)
+
+    def deal(self, encoded: Encoded, column: SiteColumn) -> dict[str, EncodedTable]:
+        """One encoded table dealt to sites by a column; all of it if the method pools.
+
+        Raises:
+            PrivacyRefusal: with a unit, somebody has rows at two sites.
+        """
+        if self._method.pools:
+            return {POOLED: column.without(encoded.table)}
+        return column.deal(encoded)
 
     def fit_encoded(
         self, tables: Mapping[str, EncodedTable | Counts], *, watch: Watcher = lambda report: None
@@ -273,3 +355,16 @@ class FederatedSynthesizer:
 def name_sites(objects: Sequence[Any]) -> dict[str, Any]:
     """site-1, site-2, ... in the order given."""
     return {f"site-{number}": obj for number, obj in enumerate(objects, start=1)}
+
+
+def _warn_of_misfits(name: str, fit: Fit) -> None:
+    if remark := fit.describe():
+        warnings.warn(f"{name}: {remark}", HeterofedsynWarning, stacklevel=3)
+
+
+def _is_table(given: Any) -> bool:
+    """Whether this is one table, and not several of them."""
+    if isinstance(given, str | os.PathLike | Source):
+        return True
+    # Asked of the type: some frames have to be computed before they tell their columns.
+    return hasattr(given, "__arrow_c_stream__") or hasattr(type(given), "columns")

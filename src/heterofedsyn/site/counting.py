@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from heterofedsyn.errors import UsageError
 from heterofedsyn.marginals import Counts, Tally
 from heterofedsyn.schema import Encoder, Fit, Schema
+from heterofedsyn.site.misfits import Checked
 from heterofedsyn.sources import Source, Watch, read, unwatched
 from heterofedsyn.sources.spark_table import SparkSource
 
@@ -68,18 +69,27 @@ def check(
     unit: str | None = None,
     max_rows_per_unit: int = 1,
     watch: Watch = unwatched,
-) -> Fit:
+) -> Checked:
     """How the rows of one holder fit a schema; nothing of them is kept."""
     if on_spark := _on_spark(sources):
         from heterofedsyn.site import spark_counting
 
-        return spark_counting.check(
+        fit = spark_counting.check(
             on_spark, schema, unit=unit, max_rows_per_unit=max_rows_per_unit, watch=watch
         )
+        return Checked(**vars(fit))
     encoder = Encoder(schema, unit, max_rows_per_unit)
-    for _ in encoder.encode(read(sources, encoder.columns, watch)):
+    starts: list[tuple[str, int]] = []
+
+    def begun() -> Iterator[Source]:
+        # Asked for the next one when all rows of those before were read.
+        for source in sources:
+            starts.append((source.name, encoder.fit.rows_read))
+            yield source
+
+    for _ in encoder.encode(read(begun(), encoder.columns, watch)):
         pass
-    return encoder.fit
+    return Checked(**vars(encoder.fit), starts=tuple(starts))
 
 
 def _on_spark(sources: Sequence[Source]) -> list[SparkSource]:

@@ -79,58 +79,52 @@ def _without_numbers(array: pa.Array, null: tuple[str, ...]) -> pa.Array:
         return array
     words = [word for word in null if re.fullmatch(number_pattern(".", ""), word)]
     values = pa.array([float(word) for word in words], pa.float64())
+    if pa.types.is_floating(kind):  # short floats are what their text says
+        values = values.cast(kind).cast(pa.float64())
     missing = pc.is_in(array.cast(pa.float64(), safe=False), value_set=values)
     return pc.if_else(missing, pa.scalar(None, kind), array)
 
 
 def _dates(text: pa.Array, layout: str) -> pa.Array:
     """Dates of one layout in ISO 8601; other text as it is."""
-    parts = pc.extract_regex(pc.ascii_trim_whitespace(text), pattern=pattern_of(layout))
-    names = {field.name for field in parts.type}
-    nothing = pa.scalar("", text.type)
-
-    def part(name: str) -> pa.Array:
-        return pc.struct_field(parts, name).cast(text.type)
-
-    if "short" in names:
-        late = pc.less(part("short"), pa.scalar("69", text.type))
-        year = _joined(pc.if_else(late, "20", "19").cast(text.type), part("short"))
-    else:
-        year = part("year")
-    iso = _joined(year, "-", _month(parts, names, text.type), "-", _two(part("day")))
-    hour = _hour(parts, names)
-    if hour is not None:
-        second = _two(part("second")) if "second" in names else pa.scalar("00", text.type)
-        zone = part("zone") if "zone" in names else nothing
-        time = _joined(" ", hour.cast(text.type), ":", _two(part("minute")), ":", second, zone)
-        iso = pc.if_else(pc.equal(part("minute"), nothing), iso, _joined(iso, time))
-    return pc.coalesce(iso, text)
+    found = pc.extract_regex(pc.ascii_trim_whitespace(text), pattern=pattern_of(layout))
+    names = [field.name for field in found.type]
+    parts = {name: pc.struct_field(found, name).cast(pa.string()) for name in names}
+    iso = _joined(_year(parts), "-", _month(parts), "-", _two(parts["day"]))
+    if "minute" in parts:
+        second, zone = _two(parts["second"]) if "second" in parts else "00", parts.get("zone", "")
+        time = _joined(" ", _hour(parts), ":", _two(parts["minute"]), ":", second, zone)
+        iso = pc.if_else(pc.equal(parts["minute"], ""), iso, _joined(iso, time))
+    return pc.coalesce(iso.cast(text.type), text)
 
 
-def _month(parts: pa.StructArray, names: set[str], kind: pa.DataType) -> pa.Array:
-    if "month" in names:
-        return _two(pc.struct_field(parts, "month").cast(kind))
-    named = pc.ascii_lower(pc.struct_field(parts, "named"))
-    number = pc.add(pc.index_in(named, value_set=pa.array(MONTHS, named.type)), 1)
-    return _two(number.cast(kind))
+def _year(parts: dict[str, pa.Array]) -> pa.Array:
+    """The year in four digits; two of them are the years 1969 to 2068, as everywhere in C."""
+    if "year" in parts:
+        return parts["year"]
+    return _joined(pc.if_else(pc.less(parts["short"], "69"), "20", "19"), parts["short"])
 
 
-def _hour(parts: pa.StructArray, names: set[str]) -> pa.Array | None:
-    """The hour in two digits, also where a day has two halves; None if there is no time at all."""
-    if "clock" not in names:
-        return _two(pc.struct_field(parts, "hour")) if "hour" in names else None
-    clock = pc.struct_field(parts, "clock").cast(pa.int64())
-    half = pc.ascii_lower(pc.struct_field(parts, "half"))
-    hour = pc.add(
-        pc.if_else(pc.equal(clock, 12), 0, clock),
-        pc.multiply(pc.starts_with(half, "p").cast(pa.int64()), 12),
-    )
+def _month(parts: dict[str, pa.Array]) -> pa.Array:
+    if "month" in parts:
+        return _two(parts["month"])
+    place = pc.index_in(pc.ascii_lower(parts["named"]), value_set=pa.array(MONTHS))
+    return _two(pc.add(place, 1).cast(pa.string()))
+
+
+def _hour(parts: dict[str, pa.Array]) -> pa.Array:
+    """The hour, also where a day has two halves of twelve; no hour at all if there is none such."""
+    if "hour" in parts:
+        return _two(parts["hour"])
+    clock = parts["clock"].cast(pa.int64())
+    late = pc.starts_with(parts["half"], "p", ignore_case=True).cast(pa.int64())
+    hour = pc.add(pc.if_else(pc.equal(clock, 12), 0, clock), pc.multiply(late, 12))
     sound = pc.and_(pc.greater_equal(clock, 1), pc.less_equal(clock, 12))
     return _two(pc.if_else(sound, hour, 99).cast(pa.string()))
 
 
 def _two(digits: pa.Array) -> pa.Array:
-    """Numbers of two digits; nothing at all where a part is not there becomes zeros."""
+    """Two digits; zeros where there is none."""
     return pc.utf8_lpad(digits, width=2, padding="0")
 
 

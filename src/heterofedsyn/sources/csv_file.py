@@ -74,7 +74,7 @@ class CsvSource(Source):
         if len(names) == 1 and (other := separator_in(names[0], dialect)):
             raise DataError(f"{path}: found one column, {other}")
         source = cls(path, check_names(str(path), names), multiline, dialect=dialect)
-        source.check(dialect.columns)
+        dialect.check(str(path), names)
         return source
 
     @property

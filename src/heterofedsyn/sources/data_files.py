@@ -60,7 +60,7 @@ def _spelt(source: ParquetSource, dialect: Dialect) -> ParquetSource:
             f"{source.name}: {', '.join(f'{option}=' for option in OF_FILES)} are for CSV files; "
             "leave them out"
         )
-    source.check(dialect.columns)
+    dialect.check(source.name, source.columns)
     return replace(source, dialect=dialect)
 
 

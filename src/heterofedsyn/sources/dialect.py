@@ -16,7 +16,7 @@ from heterofedsyn.errors import UsageError, did_you_mean
 from heterofedsyn.sources._date_format import pattern_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import pyarrow as pa
 
@@ -127,6 +127,19 @@ class Dialect:
     def of(self, column: str) -> Spelling:
         """How the cells of one column are written."""
         return self.columns.get(column, self.cells)
+
+    def check(self, name: str, columns: Collection[str]) -> None:
+        """Refuses options for columns that are not there; those that are there are not repeated.
+
+        Raises:
+            UsageError: naming one.
+        """
+        for column in self.columns:
+            if column not in columns:
+                raise UsageError(
+                    f"{name}: there is no column {column!r}, of which an option speaks; check its "
+                    "spelling"
+                )
 
     @property
     def plain_cells(self) -> bool:

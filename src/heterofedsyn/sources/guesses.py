@@ -52,6 +52,7 @@ def looks_like(cells: pa.Array, kind: str, usual: Spelling = Spelling()) -> Spel
     >>> looks_like(pa.array(["1.234,5", "7"]), "number")
     Spelling(decimal=',', thousands='.', date='', null=())
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     text = _text(cells[:_MOST_CELLS])
@@ -62,10 +63,11 @@ def looks_like(cells: pa.Array, kind: str, usual: Spelling = Spelling()) -> Spel
     best = max(_candidates(kind, usual), key=lambda spelling: _read(text, kind, spelling))
     if _read(text, kind, best) <= now:
         best = usual
-    there = {*text.unique().to_pylist()}
-    null = tuple(word for word in _NULLS if word in there and word not in usual.null)
+    absent = text.filter(pc.is_in(text, value_set=pa.array(_NULLS, text.type)))
+    found = {*absent.unique().to_pylist()}
+    null = tuple(word for word in _NULLS if word in found and word not in usual.null)
     best = replace(best, null=(*usual.null, *null))
-    missing = sum(pc.sum(pc.equal(text, word)).as_py() for word in null)
+    missing = len(absent) if null else 0
     gained = _read(text, kind, best) + missing - now
     return best if best != usual and 2 * gained >= total - now else None
 
@@ -144,7 +146,7 @@ def _text(cells: pa.Array) -> pa.Array | None:
         cells = cells.dictionary_decode()
     if not (pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type)):
         return None
-    text = pc.utf8_trim_whitespace(cells.drop_null())
+    text = pc.ascii_trim_whitespace(cells.drop_null())
     return text.filter(pc.not_equal(text, ""))
 
 

@@ -101,9 +101,8 @@ def _parsed(text: str) -> Location:
     path, _, query = text.partition("#")
     if path.partition(_FILES)[0].lower().endswith(_DATABASE_FILES):
         return _database_file(path, query)
-    place, _, options = path.partition("?")
-    if place.lower().endswith(_DATABASE_FILES) and not _exists(_expanded(path)):
-        _refuse_dialect(place, [_key(options)])
+    if path.partition("?")[0].lower().endswith(_DATABASE_FILES):
+        _check_database_options(path)
     return _file(text)
 
 
@@ -129,6 +128,12 @@ def _key(options: str) -> str:
     return re.split("[.=]", options)[0]
 
 
+def _check_database_options(path: str) -> None:
+    place, _, options = path.partition("?")
+    if not _exists(_expanded(path)):
+        _refuse_dialect(place, [_key(options)])
+
+
 def _refuse_dialect(name: str, keys: Iterable[str]) -> None:
     for key in keys:
         if key in OF_FILES + OF_CELLS:
@@ -139,6 +144,7 @@ def _refuse_dialect(name: str, keys: Iterable[str]) -> None:
 
 
 def _database_file(path: str, query: str) -> Location:
+    _check_database_options(path)
     path, files, folder = path.partition(_FILES)
     _check_path(path)
     if files and not folder:

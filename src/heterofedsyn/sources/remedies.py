@@ -23,8 +23,9 @@ def separator_in(header: str, dialect: Dialect) -> str | None:
     if counts[mark] <= header.count(dialect.delimiter):
         return None
     return (
-        f"whose cells seem to be separated by {mark!r}; add ?delimiter={_SEPARATORS[mark]} to the "
-        f"location, or save the file with {_NAMES.get(dialect.delimiter, 'its delimiter')}"
+        f"whose cells seem to be separated by {mark!r}; "
+        f"{say('delimiter', _SEPARATORS[mark], dialect)}, or save the file with "
+        f"{_NAMES.get(dialect.delimiter, 'its delimiter')}"
     )
 
 
@@ -32,9 +33,16 @@ def foreign_text(path: Path, dialect: Dialect) -> str:
     """That bytes are no text in the encoding that is given, and which one it may be."""
     if dialect.encoding != "utf-8":
         return f"is not {dialect.encoding}; mend the encoding of the location, or save it as UTF-8"
-    guess = "cp1252" if _start(path) not in _WIDE else "utf-16"
-    whose = "as Windows programs write it, " if guess == "cp1252" else ""
-    return f"is not UTF-8; add ?encoding={guess} to the location ({whose}or save the file as UTF-8)"
+    wide = _start(path) in _WIDE
+    option = say("encoding", "utf-16" if wide else "cp1252", dialect)
+    return f"is not UTF-8; {option}{'' if wide else ' (of Windows)'}, or save the file as UTF-8"
+
+
+def say(key: str, value: str, dialect: Dialect) -> str:
+    """How to say something of a whole file."""
+    if getattr(dialect, key) != getattr(Dialect(), key):
+        return f"write {key}={value} into the location"
+    return f"add {'?' if dialect == Dialect() else '&'}{key}={value} to the location"
 
 
 def mend_cells(dialect: Dialect, surplus: int) -> str:

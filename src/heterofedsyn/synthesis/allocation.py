@@ -35,6 +35,59 @@ def allocate_within(strata: Integers | Codes, weights: Floats, rng: np.random.Ge
     return codes
 
 
+def allocate_values(
+    strata: Codes, groups: Integers, weights: Floats, rng: np.random.Generator
+) -> Codes:
+    """A value for every row, allocated separately among the rows of each group.
+
+    Args:
+        strata: the group of every row.
+        groups: that of every value; a table of one by the other would fill any memory.
+        weights: of every value.
+    """
+    from heterofedsyn.synthesis._allocation_kernel import deal
+
+    order = rng.permutation(strata.size)
+    counts = allocated_values(strata, groups, weights, rng)
+    members = np.concatenate(members_of(groups))
+    rows = np.bincount(groups, counts).astype(np.int64)
+    codes = np.empty(strata.size, dtype=np.uint16)
+    values = np.repeat(members.astype(np.uint16), counts[members])
+    deal(order, strata.astype(np.uint16), values, np.cumsum(rows) - rows, codes)
+    return codes
+
+
+def members_of(groups: Integers) -> list[Integers]:
+    """The values of every group, in increasing order.
+
+    >>> [own.tolist() for own in members_of(np.array([1, 0, 1]))]
+    [[1], [0, 2]]
+    """
+    sizes = np.bincount(groups)
+    return np.split(np.argsort(groups, kind="stable"), np.cumsum(sizes)[:-1])
+
+
+def allocated_values(
+    strata: Codes, groups: Integers, weights: Floats, rng: np.random.Generator
+) -> Integers:
+    """How many rows of its group each value gets: whole parts first, then what is left by lot."""
+    step()
+    counts = np.zeros(weights.size, dtype=np.int64)
+    members = members_of(groups)
+    for own, many in zip(members, np.bincount(strata, minlength=len(members)), strict=True):
+        expected = _shares(weights[None, own])[0] * many
+        counts[own] = np.floor(expected + 1e-9)
+        rest = max(0, int(many - counts[own].sum()))
+        left = np.maximum(expected - counts[own], 0)
+        if rest:
+            # The last of all values has a lot in every group, empty unless it is one of them.
+            others = 0 if own[-1] == weights.size - 1 else 1
+            lots = rng.multinomial(rest, np.append(_shares(left[None, :])[0], np.zeros(others)))
+            counts[own] += lots[: own.size]
+            counts[own[-1]] += lots[own.size :].sum()  # what rounding left over
+    return counts
+
+
 def in_order(counts: Integers) -> Codes:
     """The codes of each stratum's rows, in increasing order, stratum by stratum."""
     strata, codes = counts.shape

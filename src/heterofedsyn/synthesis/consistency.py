@@ -13,6 +13,7 @@ from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique
 from heterofedsyn.synthesis.estimates import Estimates
 from heterofedsyn.synthesis.targets import Targets
+from heterofedsyn.synthesis.zeros import Mask, possible_cells, possible_groups
 
 ROUNDS = 10
 """Agreement and non-negativity disturb each other; after this many turns little is left to gain."""
@@ -26,7 +27,7 @@ class Consistency:
 
     def check(self, targets: Targets) -> None:
         """Every attribute needs flat counts, and nothing but flat counts is understood."""
-        if targets.levels or targets.grids:
+        if targets.levels or targets.grids or targets.tiers:
             raise ReleaseError("the model holds something else than totals and flat counts")
         if any(single not in targets.marginals for single in targets.domain.singles()):
             raise ReleaseError("the model does not count every column by itself")
@@ -34,15 +35,26 @@ class Consistency:
     def estimate(self, targets: Targets) -> Estimates:
         """Flat marginals that agree, on the values themselves."""
         total = targets.total
-        tables = {
-            clique: noisy.values + (total - noisy.values.sum()) / noisy.values.size
-            for clique, noisy in targets.marginals.items()
-        }
+        possible = _possible(targets)
+        tables = {}
+        for clique, noisy in targets.marginals.items():
+            can = possible.get(clique)
+            if can is None:
+                tables[clique] = noisy.values + (total - noisy.values.sum()) / noisy.values.size
+            else:
+                known = noisy.values * can
+                tables[clique] = known + can * ((total - known.sum()) / can.sum())
         for _ in range(ROUNDS):
             for name in targets.domain.names:
-                _agree(name, tables, targets.marginals)
+                _agree(name, tables, targets.marginals, possible)
             settled = min(float(table.min()) for table in tables.values()) >= -1e-9 * total
-            tables = {clique: norm_sub(table, total) for clique, table in tables.items()}
+            for clique, table in tables.items():
+                can = possible.get(clique)
+                if can is None:
+                    tables[clique] = norm_sub(table, total)
+                else:
+                    tables[clique] = np.zeros_like(table)
+                    tables[clique][can] = norm_sub(table[can], total)
             if settled:
                 break
         singles = {name: tables[(name,)] for name in targets.domain.names}
@@ -72,8 +84,32 @@ def norm_sub(values: Floats, total: float) -> Floats:
     return clipped * (total / mass) if mass > 0 else clipped
 
 
-def _agree(name: str, tables: dict[Clique, Floats], marginals: dict[Clique, Noisy]) -> None:
-    """Replace every table's sums over one attribute by their inverse-variance mean."""
+def _possible(targets: Targets) -> dict[Clique, Mask]:
+    """The cells that a row can be in, of those tables that have others."""
+    whole = {name: np.arange(targets.domain.size(name)) for name in targets.domain.names}
+    pairs = possible_cells(targets.schema, whole, targets.pairs)
+    singles = possible_groups(targets.schema, whole, pairs)
+    found: dict[Clique, Mask] = {(name,): can for name, can in singles.items()}
+    for pair in targets.pairs:
+        can = pairs.get(pair, np.True_)
+        for axis, name in enumerate(pair):
+            if name in singles:
+                can = can & np.expand_dims(singles[name], 1 - axis)
+        if can is not np.True_ and can.any():
+            found[pair] = np.broadcast_to(can, targets.domain.shape(pair))
+    return found
+
+
+def _agree(
+    name: str,
+    tables: dict[Clique, Floats],
+    marginals: dict[Clique, Noisy],
+    possible: dict[Clique, Mask],
+) -> None:
+    """Replace every table's sums over one attribute by their inverse-variance mean.
+
+    A table's sums are changed by changing its possible cells alike.
+    """
     involved = [clique for clique in tables if name in clique]
     if len(involved) < 2:
         return
@@ -83,11 +119,27 @@ def _agree(name: str, tables: dict[Clique, Floats], marginals: dict[Clique, Nois
         own = table.sum(axis=_others(clique, name))
         sums.append(own)
         weights.append(own.size / (marginals[clique].variance * table.size))
-    mean = np.average(np.stack(sums), axis=0, weights=weights)
-    for clique, own in zip(involved, sums, strict=True):
-        table = tables[clique]
-        spread = (mean - own) * (own.size / table.size)
-        tables[clique] = table + np.expand_dims(spread, _others(clique, name))
+    if not any(clique in possible for clique in involved):
+        mean = np.average(np.stack(sums), axis=0, weights=weights)
+        for clique, own in zip(involved, sums, strict=True):
+            table = tables[clique]
+            spread = (mean - own) * (own.size / table.size)
+            tables[clique] = table + np.expand_dims(spread, _others(clique, name))
+        return
+    cells = [
+        np.broadcast_to(possible.get(clique, np.True_), tables[clique].shape).sum(
+            axis=_others(clique, name)
+        )
+        for clique in involved
+    ]
+    precision = [
+        1 / (marginals[clique].variance * np.maximum(many, 1))
+        for clique, many in zip(involved, cells, strict=True)
+    ]
+    mean = np.average(np.stack(sums), axis=0, weights=np.stack(precision))
+    for clique, own, many in zip(involved, sums, cells, strict=True):
+        spread = np.expand_dims((mean - own) / np.maximum(many, 1), _others(clique, name))
+        tables[clique] = tables[clique] + spread * possible.get(clique, np.True_)
 
 
 def _others(clique: Clique, name: str) -> tuple[int, ...]:

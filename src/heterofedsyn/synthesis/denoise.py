@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +19,16 @@ from heterofedsyn.synthesis.copula import normal_base
 from heterofedsyn.synthesis.estimates import Estimates, missing_apart
 from heterofedsyn.synthesis.grid import grouped
 from heterofedsyn.synthesis.haar import rebuild_haar
+from heterofedsyn.synthesis.hierarchy import rebuild_tiers, within
 from heterofedsyn.synthesis.targets import Targets
+from heterofedsyn.synthesis.zeros import (
+    TINY,
+    Mask,
+    centred,
+    fitted,
+    possible_cells,
+    possible_groups,
+)
 
 SMALLEST_TOTAL = 20.0
 """Below so many records nothing can be told; estimates are scaled to it."""
@@ -26,8 +36,8 @@ SMALLEST_TOTAL = 20.0
 FITTING_ROUNDS = 10
 """Turns of fitting a pair's rows and columns to its 1-ways."""
 
-TINY = 1e-300
-"""Keeps an empty row or column empty instead of dividing by nothing."""
+ROUNDS_WITH_ZEROS = 50
+"""The same where rules forbid cells: it takes longer to get around them."""
 
 FLOOR = 1e-6
 """What every cell of a pair keeps, so that fitting can always move it."""
@@ -69,6 +79,14 @@ class Denoising:
             raise ReleaseError("the model does not hold every difference of a column")
         if any({*own} != {*range(max(own) + 1)} for own in grid.values()):
             raise ReleaseError("the model's grid has a group without values")
+        for name, tiers in targets.tiers.items():
+            maps = [groups for groups, _ in tiers]
+            if name in targets.levels:
+                raise ReleaseError("the model holds differences and groups of one column")
+            if any(np.unique(groups).size != groups.max() + 1 for groups in maps):
+                raise ReleaseError("the model's grid has a group without values")
+            if not all(within(finer, coarser) for coarser, finer in pairwise(maps)):
+                raise ReleaseError("the model's groups of a column do not lie within each other")
 
     def estimate(self, targets: Targets) -> Estimates:
         """1-ways over values, pairs over groups."""
@@ -81,16 +99,24 @@ class Denoising:
             for name, own in zip(grid.attributes, grid.groups, strict=True):
                 groups[name] = np.array(own)
         apart = missing_apart(targets.schema, groups)
+        cells = possible_cells(targets.schema, groups, observed)
+        there = possible_groups(targets.schema, groups, cells)
         singles = {}
         for name in targets.domain.names:
-            sums, weights = [grouped(values[name], groups[name])], [precision[name]]
+            sums = [grouped(values[name], groups[name])]
+            weights: list[float | Floats] = [precision[name]]
             for pair, noisy in observed.items():
                 if name in pair:
                     axis = 1 - pair.index(name)
-                    sums.append(noisy.values.sum(axis=axis))
-                    weights.append(1 / (noisy.variance * noisy.values.shape[axis]))
-            mean = np.average(np.stack(sums), axis=0, weights=weights)
-            singles[name] = norm_sub(mean + (total - mean.sum()) / mean.size, total)
+                    summed, weight = _summed(noisy, axis, cells.get(pair))
+                    sums.append(summed)
+                    weights.append(weight)
+            mean = _weighted(sums, weights)
+            can = there.get(name)
+            if can is None:
+                singles[name] = norm_sub(mean + (total - mean.sum()) / mean.size, total)
+            else:
+                singles[name] = _norm_sub_where(mean, can, total)
         pairs: dict[Clique, Floats] = {
             (a, b): fitted_pair(
                 noisy,
@@ -98,6 +124,7 @@ class Denoising:
                 singles[b],
                 total,
                 (apart[a], apart[b]) if a in apart and b in apart else None,
+                cells.get((a, b)),
             )
             for (a, b), noisy in observed.items()
         }
@@ -109,15 +136,26 @@ class Denoising:
         values: dict[str, Floats] = {}
         precision: dict[str, float] = {}
         for name in targets.domain.names:
-            if (name,) in targets.marginals:  # the one whose error a release states
+            never = targets.schema.rulebook.never_alone(name)
+            if name in targets.tiers:
+                tiers = targets.tiers[name]
+                can = np.ones(targets.domain.size(name), np.bool_) if never is None else ~never
+                values[name] = rebuild_tiers(tiers, targets.marginals.get((name,)), total, can)
+                precision[name] = 1 / tiers[0][1].variance
+            elif (name,) in targets.marginals:  # the one whose error a release states
                 flat = targets.marginals[(name,)]
-                shift = (total - flat.values.sum()) / flat.values.size
-                values[name] = norm_sub(flat.values + shift, total)
+                if never is None:
+                    shift = (total - flat.values.sum()) / flat.values.size
+                    values[name] = norm_sub(flat.values + shift, total)
+                else:
+                    values[name] = _norm_sub_where(flat.values, ~never, total)
                 precision[name] = 1 / flat.variance
             else:
                 ladder = targets.ladders[name]
                 prior = (self.spread, self.calm, self.edge)
-                values[name] = rebuild_haar(ladder, targets.domain.size(name), total, prior)
+                size = targets.domain.size(name)
+                real = np.ones(size, np.int64) if never is None else (~never).astype(np.int64)
+                values[name] = rebuild_haar(ladder, real, total, prior)
                 precision[name] = 1 / ladder[0].variance
         return values, precision
 
@@ -128,22 +166,62 @@ def fitted_pair(
     columns: Floats,
     total: float,
     missing: tuple[bool, bool] | None = None,
+    possible: Mask | None = None,
 ) -> Floats:
     """Independence, or a normal copula, plus what of the residual stands out of the noise.
 
+    Where rules forbid cells, both are of the others alone.
+
     Args:
         missing: for ordered attributes, whether the last groups stand for missing values.
+        possible: the cells that a row can be in; all of them unless given.
     """
+    if possible is not None:
+        noisy = Noisy(noisy.values * possible, noisy.variance)
     copula = None if missing is None else normal_base(noisy, rows, columns, total, missing)
     base = np.outer(rows, columns) / total if copula is None else copula
-    kept = shrink(double_centred(noisy.values - base), math.sqrt(noisy.variance))
+    sigma = math.sqrt(noisy.variance)
+    if possible is None:
+        kept = shrink(double_centred(noisy.values - base), sigma)
+    else:
+        base = fitted(base * possible, rows, columns, ROUNDS_WITH_ZEROS)
+        kept = shrink(centred(noisy.values - base, possible), sigma) * possible
     if copula is None and not kept.any():
         return base
     table: Floats = np.maximum(base + kept, 0.0) + FLOOR
-    for _ in range(FITTING_ROUNDS):
-        table = table * (rows / np.maximum(table.sum(axis=1), TINY))[:, None]
-        table = table * (columns / np.maximum(table.sum(axis=0), TINY))[None, :]
-    return table
+    if possible is None:
+        return fitted(table, rows, columns, FITTING_ROUNDS)
+    return fitted(table * possible, rows, columns, ROUNDS_WITH_ZEROS)
+
+
+def _summed(noisy: Noisy, axis: int, possible: Mask | None) -> tuple[Floats, float | Floats]:
+    """Sums of a pair along one side, and their inverse variance."""
+    if possible is None:
+        sums: Floats = noisy.values.sum(axis=axis)
+        return sums, 1 / (noisy.variance * noisy.values.shape[axis])
+    cells = np.maximum(possible.sum(axis=axis), 1)
+    sums = (noisy.values * possible).sum(axis=axis)
+    return sums, 1 / (noisy.variance * cells)
+
+
+def _weighted(sums: list[Floats], weights: list[float | Floats]) -> Floats:
+    """The mean of several estimates of the same groups."""
+    stacked = np.stack(sums)
+    alike = [weight for weight in weights if not isinstance(weight, np.ndarray)]
+    if len(alike) == len(weights):
+        mean: Floats = np.average(stacked, axis=0, weights=alike)
+        return mean
+    own = np.stack([np.broadcast_to(weight, stacked.shape[1]) for weight in weights])
+    mean = np.average(stacked, axis=0, weights=own)
+    return mean
+
+
+def _norm_sub_where(values: Floats, possible: Mask, total: float) -> Floats:
+    """The same as `norm_sub`, after a shift to the total, of the possible ones; 0 elsewhere."""
+    own = values[possible]
+    result = np.zeros_like(values)
+    result[possible] = norm_sub(own + (total - own.sum()) / own.size, total)
+    return result
 
 
 def double_centred(table: Floats) -> Floats:

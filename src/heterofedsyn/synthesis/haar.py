@@ -6,24 +6,26 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from heterofedsyn._arrays import Floats
+from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn.privacy.noisy import Noisy
 
 
 def rebuild_haar(
-    levels: Sequence[Noisy], size: int, total: float, prior: tuple[float, float, float]
+    levels: Sequence[Noisy], possible: Integers, total: float, prior: tuple[float, float, float]
 ) -> Floats:
-    """Counts of `size` values that add up to the total, from the root downwards.
+    """Counts of values that add up to the total, from the root downwards.
 
     Args:
         levels: left-minus-right differences, level 0 first (the root's).
+        possible: 1 for every value that a row can have, 0 for one that it never has.
         prior: weight of "anything goes" at the root, its factor per level, weight of the edges.
     """
     from heterofedsyn.synthesis._haar_kernel import posterior_means
 
     spread, calm, edge = prior
     leaves = 2 ** len(levels)
-    real = np.minimum(np.maximum(size - np.arange(leaves), 0), 1)
+    size = possible.size
+    real = np.append(possible, np.zeros(leaves - size, np.int64))
     masses = np.array([total])
     for level, noisy in enumerate(levels):
         block = leaves >> level
@@ -42,7 +44,7 @@ def rebuild_haar(
             edge,
             difference,
         )
-        difference = np.where(right == 0, masses, difference)
+        difference = np.where(right == 0, masses, np.where(left == 0, -masses, difference))
         masses = np.stack([(masses + difference) / 2, (masses - difference) / 2], axis=1).ravel()
     counts: Floats = np.maximum(masses[:size], 0.0)
     return counts

@@ -20,6 +20,7 @@ from heterofedsyn.synthesis.allocation import allocate, allocate_within
 from heterofedsyn.synthesis.estimates import Estimates
 from heterofedsyn.synthesis.stopping import step
 from heterofedsyn.synthesis.targets import Targets
+from heterofedsyn.synthesis.zeros import possible_cells
 
 MOST_ITERATIONS = 10_000
 MOST_CLIQUE = 2**20
@@ -84,15 +85,26 @@ class Pgm:
                     said = structure.describe(self.largest)
                     warnings.warn(said, HeterofedsynWarning, stacklevel=3)
                 tables = _fit(estimates, structure, self.iterations) if structure.pairs else {}
+                _empty(tables, estimates)
                 known[self] = structure, tables
             return known[self]
 
-    def structure(self, estimates: Estimates) -> Structure:
-        """Which pairs the model holds; known before anything is fitted.
+    def check_pairs(self, domain: Domain) -> None:
+        """Refuse columns of which it could hold no pair with all its cells.
 
         Raises:
-            UsageError: if it can hold none of them.
+            UsageError: naming the smallest.
         """
+        least = min(domain.pairs(), key=domain.cells, default=())
+        if domain.cells(least) > self.largest:
+            raise UsageError(
+                f"synthesizer pgm cannot hold any pair: even {least} has {domain.cells(least):,} "
+                f"cells, largest is {self.largest:,}; raise largest, use fewer bins, or "
+                "synthesizer=tree"
+            )
+
+    def structure(self, estimates: Estimates) -> Structure:
+        """Which pairs the model holds, perhaps none; known before anything is fitted."""
         grid, weights = estimates.grid, estimates.residuals
         everything = eliminate(weights, grid)
         widest = max(everything, key=grid.cells, default=())
@@ -102,13 +114,6 @@ class Pgm:
         for pair in sorted(weights, key=lambda pair: -weights[pair]):
             if max(map(grid.cells, eliminate([*held, pair], grid))) <= self.largest:
                 held.append(pair)
-        if not held:
-            least = min(weights, key=grid.cells)
-            raise UsageError(
-                f"synthesizer pgm cannot hold any of {len(weights)} pairs: even {least} has "
-                f"{grid.cells(least)} cells, largest is {self.largest}; raise largest, use fewer "
-                "bins, or synthesizer=tree"
-            )
         left_out = tuple(pair for pair in weights if pair not in held)
         return Structure(grid, tuple(held), eliminate(held, grid), left_out, widest)
 
@@ -218,6 +223,18 @@ def _fit(estimates: Estimates, structure: Structure, iterations: int) -> dict[Cl
             clique: np.asarray(model.marginals[numbered(clique)].values, dtype=np.float64)
             for clique in structure.maximal
         }
+
+
+def _empty(tables: dict[Clique, Floats], estimates: Estimates) -> None:
+    """Take out of the model what mirror descent left in cells that rules forbid."""
+    cells = possible_cells(estimates.schema, estimates.groups, estimates.pairs)
+    for clique, table in tables.items():
+        kept = table
+        for pair, can in cells.items():
+            if {*pair} <= {*clique}:
+                others = [axis for axis, name in enumerate(clique) if name not in pair]
+                kept = kept * np.expand_dims(can, others)
+        tables[clique] = kept
 
 
 def _draw(

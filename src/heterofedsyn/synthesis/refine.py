@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 
 from heterofedsyn._arrays import Codes, Floats, Integers
-from heterofedsyn.synthesis.allocation import allocate_within, allocated
+from heterofedsyn.synthesis.allocation import allocate_values, allocated_values, members_of
 from heterofedsyn.synthesis.stopping import step
 
 LEARNING_ROWS = 10_000
@@ -52,33 +52,31 @@ def refine(
     columns = []
     for place, (own, counts) in enumerate(zip(groups, values, strict=True)):
         if own.max() + 1 == own.size:
-            # A group for every value leaves nothing to choose, and a table of one by the other
-            # would fill any memory. The lot that nothing hangs on keeps later ones as they were.
+            # A group for every value leaves nothing to choose. The lot that nothing hangs on
+            # keeps later ones as they were.
             rng.permutation(codes.shape[1])
             columns.append(own.argsort()[codes[place]].astype(np.uint16))
             continue
-        weights = np.zeros((int(own.max()) + 1, counts.size))
-        weights[own, np.arange(counts.size)] = counts + 1e-9
-        strata = codes[place]
         if place in latent:
-            many = allocated(strata, weights, rng)
-            columns.append(_ranked(strata, latent[place], many))
+            many = allocated_values(codes[place], own, counts + 1e-9, rng)
+            columns.append(_ranked(codes[place], own, latent[place], many))
         else:
-            columns.append(allocate_within(strata, weights, rng))
+            columns.append(allocate_values(codes[place], own, counts + 1e-9, rng))
     return columns
 
 
-def _ranked(strata: Codes, latent: Floats, counts: Integers) -> Codes:
-    """So many of each code in every stratum, in the order of the rows' latent values."""
+def _ranked(strata: Codes, groups: Integers, latent: Floats, counts: Integers) -> Codes:
+    """So many rows of each value of their group, in the order of the rows' latent values."""
     column = np.empty(strata.size, dtype=np.uint16)
-    order = np.argsort(strata, kind="stable")
-    ends = np.cumsum(counts.sum(axis=1))
-    for stratum, end in enumerate(ends):
-        own, many = order[end - counts[stratum].sum() : end], counts[stratum]
+    order, end = np.argsort(strata, kind="stable"), 0
+    for members in members_of(groups):
+        many = counts[members]
+        own = order[end : end + many.sum()]
+        end += own.size
         if np.count_nonzero(many) == 1:
-            column[own] = many.argmax()
+            column[own] = members[many.argmax()]
         elif own.size:
-            column[own] = _by_rank(latent[own], np.cumsum(many)[:-1])
+            column[own] = members[_by_rank(latent[own], np.cumsum(many)[:-1])]
     return column
 
 

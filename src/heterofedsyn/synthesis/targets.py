@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from heterofedsyn._arrays import Integers
 from heterofedsyn._registry import Named
 from heterofedsyn.marginals.statistics import Flat, Grouped, Haar, Total, haar_levels
 from heterofedsyn.privacy.noisy import Noisy
@@ -100,7 +101,18 @@ class Targets:
     @cached_property
     def grids(self) -> dict[Grouped, Noisy]:
         """The pairs that were measured on groups of values, as tables."""
-        return {grid: noisy.shaped(grid.shape) for grid, noisy in self._all(Grouped)}
+        grids = ((grid, noisy) for grid, noisy in self._all(Grouped) if len(grid.attributes) == 2)
+        return {grid: noisy.shaped(grid.shape) for grid, noisy in grids}
+
+    @cached_property
+    def tiers(self) -> dict[str, list[tuple[Integers, Noisy]]]:
+        """Attributes that were measured on groups of values, those with the fewest groups first."""
+        tiers: dict[str, list[tuple[Integers, Noisy]]] = {}
+        for grid, noisy in self._all(Grouped):
+            if len(grid.attributes) == 1:
+                own = tiers.setdefault(grid.attributes[0], [])
+                own.append((np.array(grid.groups[0]), noisy))
+        return {name: sorted(own, key=lambda t: t[1].values.size) for name, own in tiers.items()}
 
     def _all(self, kind: type[Kind]) -> list[tuple[Kind, Noisy]]:
         return [
@@ -141,7 +153,7 @@ class Targets:
     def complete(self) -> bool:
         """Whether every attribute has a 1-way, and something tells the number of records."""
         flat = {name for name in self.domain.names if (name,) in self.marginals}
-        return self.tells_total and flat | {*self.ladders} == {*self.domain.names}
+        return self.tells_total and flat | {*self.ladders, *self.tiers} == {*self.domain.names}
 
     @cached_property
     def estimates(self) -> Estimates:

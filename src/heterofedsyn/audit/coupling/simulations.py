@@ -69,6 +69,7 @@ class _Way:
     arguments: tuple[str, ...] = ()
     kind: str = "csv"
     per_unit: bool = False
+    sites: tuple[str, ...] = ("--sites", "3")
 
 
 _SPLITS = tuple(_Way(f"split {split}", ("--split", str(split))) for split in Split)
@@ -76,6 +77,7 @@ _WAYS = (
     *_SPLITS,
     _Way("a Parquet file", kind="parquet"),
     _Way("a DuckDB table", kind="duckdb"),
+    _Way("sites named by a column", ("--site-column", "ward"), sites=()),
     _Way("persons", ("--unit", "patient", "--max-rows-per-unit", "2"), per_unit=True),
     _Way("local-merge", ("--method", "local-merge")),
     _Way("secure aggregation", ("--method", "fedprivsyn", "--trust", "secure-aggregation")),
@@ -126,7 +128,7 @@ class _Place:
     def run(self, way: _Way, seed: int | None, source: str) -> Published:
         """A simulation of these rows."""
         noise = () if seed is None else ("--seed", str(seed))
-        return self.simulate("--data", source, "--sites", "3", *noise, *way.arguments)
+        return self.simulate("--data", source, *way.sites, *noise, *way.arguments)
 
     def simulate(self, *arguments: str) -> Published:
         """The command with these arguments."""

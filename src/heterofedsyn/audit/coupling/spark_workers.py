@@ -59,7 +59,7 @@ def _workers(seed: int) -> str:
         encoded: list[pa.RecordBatch] = []
         mixed = [rows[i] for i in rng.permutation(len(rows))]
         for part in range(_PARTITIONS):
-            encoded += encode(_batches(mixed[part::_PARTITIONS], columns))
+            encoded += encode(_batches(mixed[part::_PARTITIONS], [*columns]))
         numbered = _numbered(pa.Table.from_batches(encoded))
         limit = work.Limit(schema.domain, most)
         half = numbered.num_rows // 2

@@ -1,4 +1,4 @@
-"""`heterofedsyn schema check`."""
+"""`heterofedsyn schema check` and `schema fingerprint`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from heterofedsyn.cli._show import pace, say, say_json, show_table
-from heterofedsyn.errors import DataError
+from heterofedsyn.cli._fit import MostClamped, MostMisfit, fit_json, show_fit
+from heterofedsyn.cli._show import note, pace, say, say_json
 
 
 def check(
@@ -23,59 +23,70 @@ def check(
         str | None,
         typer.Option(help="Column that identifies a person; a row without it does not fit."),
     ] = None,
+    most_misfit: MostMisfit = 0.05,
+    most_clamped: MostClamped = 0.2,
+    details: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="For the numbers of the first rows that do not fit; yours alone."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Check a schema, and rows against it.
 
-    Rows that do not fit are counted by column. For the owner of the data: the counts are
-    exact and must not be published.
+    Rows that do not fit are counted by column and reason, and so are values outside of a column's
+    range, which are clamped to it. Fails if these are too many. For the owner of the data: the
+    counts are exact and must not be published.
     """
-    from heterofedsyn._words import count
     from heterofedsyn.schema import Schema
     from heterofedsyn.site.counting import check as check_rows
+    from heterofedsyn.site.misfits import Tolerance, check_details, dialect_hint, write_details
     from heterofedsyn.sources import check_apart, open_source
 
+    tolerance = Tolerance(most_misfit, most_clamped)
     public = Schema.load(schema)
+    if details is not None:
+        check_details(details)
     check_apart(data or [])
     sources = [open_source(location) for location in data or []]
     fit = check_rows(sources, public, unit=unit, watch=pace("reading"))
     ignored = {name for source in sources for name in source.columns}
-    ignored -= {*public.domain.names, unit}
+    ignored -= {*(column.name for column in public.columns), unit}
     if as_json:
-        report = {
-            "columns": dict(zip(public.domain.names, public.domain.sizes, strict=True)),
-            "rows_read": fit.rows_read,
-            "rows_that_do_not_fit": fit.rows_dropped,
-            "misfits": fit.misfits,
-            "ignored_columns": sorted(ignored),
-        }
-        say_json(report)
+        sizes = dict(zip(public.domain.names, public.domain.sizes, strict=True))
+        say_json({"columns": sizes, **fit_json(fit), "ignored_columns": sorted(ignored)})
     else:
-        show_table(
-            str(schema),
-            ["column", "type", "values", "rows that do not fit"],
-            [
-                [column.name, column.kind, str(column.size), _count(fit.misfits, column.name)]
-                for column in public.columns
-            ],
-        )
+        show_fit(fit, public, str(schema), all_columns=True)
         if ignored:
             say(f"not in the schema and never read: {', '.join(sorted(ignored))}")
-    if fit.rows_dropped:
-        fits = "does" if fit.rows_dropped == 1 else "do"
-        raise DataError(
-            f"{fit.rows_dropped:,} of {count(fit.rows_read, 'row')} {fits} not fit "
-            f"({fit.reasons}); mend the rows, or widen the schema: `other`, `nullable`, the type"
-        )
+    if details is not None and write_details(details, fit, public):
+        note(f"the first rows that do not fit are named in {details}, which only you can read")
+    hint = dialect_hint(fit, sources, public)
+    tolerance.check(fit, hint)
     if sources and not as_json:
-        say(f"{_all(fit.rows_read)}; this count is exact: do not publish it")
+        say(f"{_counted(fit.rows_read, fit.rows_dropped)} is exact: do not publish it")
+    if hint is not None:
+        note(f"remark: {hint}")
 
 
-def _all(rows: int) -> str:
+def fingerprint(
+    schema: Annotated[Path, typer.Argument(metavar="FILE", help="The schema (TOML).")],
+) -> None:
+    """Tell a schema's fingerprint.
+
+    It is a SHA-256 of what the schema says, and not of how it is written. Study, ledger, receipts,
+    run.json and report state the same one, to be compared.
+    """
+    from heterofedsyn.schema import Schema
+
+    say(Schema.load(schema).fingerprint)
+
+
+def _counted(rows: int, dropped: int) -> str:
+    if dropped:
+        fits = "does" if dropped == 1 else "do"
+        return f"{dropped:,} of {rows:,} rows {fits} not fit and are left out; this count"
     if rows < 2:
-        return "the one row fits" if rows else "there are no rows"
-    return f"all {rows:,} rows fit"
-
-
-def _count(misfits: dict[str, dict[str, int]], name: str) -> str:
-    return f"{sum(misfits[name].values()):,}" if misfits.get(name) else "-"
+        return f"{'the one row fits' if rows else 'there are no rows'}; this count"
+    return f"all {rows:,} rows fit; this count"

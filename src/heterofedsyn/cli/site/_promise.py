@@ -50,7 +50,9 @@ def promise(plan: Plan) -> list[str]:
 
 
 def remarks(plan: Plan, settings: SiteSettings, account: Account) -> list[str]:
-    """Which cap has too little left for all that the study may still ask."""
+    """Which cap has too little left for all that the study may still ask; a delta too large."""
+    from heterofedsyn.hub.release import large_delta
+
     study, cap, alone_cap = plan.fingerprint, settings.cap.rho, settings.alone_cap
     spent, alone = account.spent.rho, account.spent_alone.rho
     found = []
@@ -61,6 +63,13 @@ def remarks(plan: Plan, settings: SiteSettings, account: Account) -> list[str]:
         if others + plan.budget_alone.rho > alone_cap.rho:
             words = f"the rho {alone_cap.rho:.4g} for answers seen by themselves"
             found.append((words, alone_cap.rho - alone))
+    return [
+        *(f"remark: {remark}" for remark in large_delta(plan.delta, settings.rows or 1)),
+        *_refused(found),
+    ]
+
+
+def _refused(found: list[tuple[str, float]]) -> list[str]:
     return [
         f"remark: of {words} only {max(0.0, rest):.4g} is left, so the study will be refused "
         "before its end"

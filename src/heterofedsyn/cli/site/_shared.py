@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heterofedsyn._words import count, short
-from heterofedsyn.cli._show import pace, say, show_table
-from heterofedsyn.errors import UsageError
+from heterofedsyn.cli._fit import show_fit
+from heterofedsyn.cli._show import note, pace, say
+from heterofedsyn.errors import HeterofedsynError, UsageError
 
 if TYPE_CHECKING:
-    from heterofedsyn.schema import Fit, Schema
+    from heterofedsyn.schema import Schema
     from heterofedsyn.site.ledger.entries import Account
+    from heterofedsyn.site.misfits import Checked
     from heterofedsyn.site.settings import SiteSettings
+    from heterofedsyn.sources import Source
 
 Folder = Annotated[
     Path, typer.Option("--folder", metavar="DIR", help="The site's folder; `site` unless given.")
@@ -31,6 +34,9 @@ Who = Annotated[
 HERE = Path("site")
 FINAL_DIGITS = 8
 """Of a fingerprint, where what is done cannot be undone."""
+
+DETAILS = "misfits.txt"
+"""In the site's folder: which rows do not fit, as the last check found them."""
 
 MOST_LINES = 40
 """Of a table on the terminal."""
@@ -68,29 +74,35 @@ def find_study(settings: SiteSettings, text: str, least: int = 4) -> str:
     return fitting[0]
 
 
-def check_rows(settings: SiteSettings, schema: Schema, unit: str | None, most: int) -> Fit:
+def check_rows(source: Source, schema: Schema, unit: str | None, most: int) -> Checked:
     """The site's rows held against a schema."""
     from heterofedsyn.site.counting import check
-    from heterofedsyn.sources import open_source
 
-    source = open_source(settings.source)
     return check(
         [source], schema, unit=unit, max_rows_per_unit=most, watch=pace(f"reading {source.name}")
     )
 
 
-def show_misfits(checked: Fit) -> None:
+def show_misfits(checked: Checked, schema: Schema) -> None:
     """What the schema check found, for the steward's eyes."""
-    if checked.rows_dropped:
-        show_table(
-            "Rows that do not fit the schema and are left out",
-            ["column", "rows"],
-            [[name, f"{sum(why.values()):,}"] for name, why in checked.misfits.items()],
-        )
+    title = "Rows that do not fit the schema and are left out, and values outside of a range"
+    show_fit(checked, schema, title, all_columns=False)
     line = f"{count(checked.rows_read, 'row')} read, {checked.rows_dropped:,} do not fit"
     if checked.rows_over:
         line += f", {checked.rows_over:,} are more than one unit may contribute"
     say(f"{line}; these counts are exact: do not publish them")
+
+
+def keep_details(settings: SiteSettings, checked: Checked, schema: Schema) -> None:
+    """Which rows do not fit, in the site's folder, which nobody else may enter."""
+    from heterofedsyn.site.misfits import write_details
+
+    place = settings.folder / DETAILS
+    try:
+        if write_details(place, checked, schema):
+            note(f"the first rows that do not fit are named in {place}, which only you can read")
+    except HeterofedsynError as error:
+        note(f"remark: {error}")
 
 
 def left(settings: SiteSettings, account: Account) -> float:

@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from heterofedsyn._words import aloud
+from heterofedsyn.cli._fit import MostClamped, MostMisfit, fit_json
 from heterofedsyn.cli._options import Json, StudyFile
 from heterofedsyn.cli._show import note, protected, say, say_json, show_table, size
 from heterofedsyn.cli.site._promise import promise, promise_json, remarks, show_promise
@@ -23,6 +24,7 @@ from heterofedsyn.cli.site._shared import (
     Who,
     check_rows,
     find_study,
+    keep_details,
     own_settings,
     show_misfits,
     user_name,
@@ -42,19 +44,24 @@ if TYPE_CHECKING:
 def preview(
     study: StudyFile,
     folder: Folder = HERE,
+    most_misfit: MostMisfit = 0.05,
+    most_clamped: MostClamped = 0.2,
     as_json: Json = False,
 ) -> None:
     """What would leave for a study, before anything does.
 
-    For the steward: it tells what the schema check found by column and count, which must not be
-    published.
+    For the steward: it tells what the schema check found by column, reason and count, which must
+    not be published, and fails at its end if too many rows are wrong.
     """
     from heterofedsyn.hub.planning.preview import preview as look_ahead
     from heterofedsyn.protocol.study import Study
     from heterofedsyn.site.consent import check_approvable, check_schema
     from heterofedsyn.site.ledger.books import Books
+    from heterofedsyn.site.misfits import Tolerance, dialect_hint
     from heterofedsyn.site.settings import SiteSettings
+    from heterofedsyn.sources import open_source
 
+    tolerance = Tolerance(most_misfit, most_clamped)
     settings = SiteSettings.load(folder)
     asked = Study.load(study)
     check_schema(settings, asked)
@@ -67,18 +74,24 @@ def preview(
         refusal = str(error)
     plan = asked.plan
     most = plan.rows_per_unit if plan.unit == settings.unit else 1
-    checked = check_rows(settings, asked.encoding, settings.unit, most)
+    source = open_source(settings.source)
+    checked = check_rows(source, asked.encoding, settings.unit, most)
     if as_json:
         found = preview_json(shown, asked, settings, account, checked, refusal)
         say_json({**found, **promise_json(plan, settings, account)})
-        return
-    show_preview(shown, asked, settings, account)
-    show_promise(plan, settings, account)
-    show_misfits(checked)
-    for line in remarks(plan, settings, account):
-        say(line)
-    if refusal is not None:
-        say(f"it would be refused: {refusal}")
+    else:
+        show_preview(shown, asked, settings, account)
+        show_promise(plan, settings, account)
+        show_misfits(checked, asked.encoding)
+        for line in remarks(plan, settings, account):
+            say(line)
+        if refusal is not None:
+            say(f"it would be refused: {refusal}")
+    keep_details(settings, checked, asked.encoding)
+    hint = dialect_hint(checked, [source], asked.encoding)
+    tolerance.check(checked, hint)
+    if hint is not None:
+        note(f"remark: {hint}")
 
 
 def approve(
@@ -285,10 +298,8 @@ def preview_json(
         "cap_rho": settings.cap.rho,
         "spent_rho": account.spent.rho,
         "spent_on_study_rho": account.spent_on(shown.study).rho,
-        "rows_read": checked.rows_read,
-        "rows_that_do_not_fit": checked.rows_dropped,
+        **fit_json(checked),
         "rows_over": checked.rows_over,
-        "misfits": checked.misfits,
         "refused": refusal,
     }
 

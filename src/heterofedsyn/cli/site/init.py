@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
+from heterofedsyn.cli._fit import MostClamped, MostMisfit
 from heterofedsyn.cli._show import note
-from heterofedsyn.cli.site._shared import HERE, Folder, check_rows, show_misfits
+from heterofedsyn.cli.site._shared import HERE, Folder, check_rows, keep_details, show_misfits
 from heterofedsyn.cli.site.peer import own_key
-from heterofedsyn.errors import UsageError
+from heterofedsyn.errors import DataError, UsageError
 
 
 def init(
@@ -67,16 +68,21 @@ def init(
             help="More rows than the table has or will have; over twice as many unless given."
         ),
     ] = None,
+    most_misfit: MostMisfit = 0.05,
+    most_clamped: MostClamped = 0.2,
 ) -> None:
     """Set up a site: settings, an empty ledger and a key.
 
     Asks on a terminal for what is not given. The caps are kept in site.toml and nowhere else.
     """
     from heterofedsyn._files import check_place
+    from heterofedsyn.hub.release import large_delta
     from heterofedsyn.site.create import create_site
+    from heterofedsyn.site.misfits import Tolerance, dialect_hint
     from heterofedsyn.site.settings import SiteSettings, group_of, propose
-    from heterofedsyn.sources import anchored
+    from heterofedsyn.sources import anchored, open_source
 
+    tolerance = Tolerance(most_misfit, most_clamped)
     check_place(folder)
     if os.path.lexists(folder):
         raise UsageError(f"{folder} exists already; a site is never replaced: name another folder")
@@ -109,11 +115,22 @@ def init(
         rows=rows,
     )
     _ = settings.askers(), settings.group_id()  # refuse what they refuse
-    checked = check_rows(settings, settings.load_schema(), unit, 1)
+    public, source = settings.load_schema(), open_source(settings.source)
+    checked = check_rows(source, public, unit, 1)
+    hint = dialect_hint(checked, [source], public)
+    try:
+        tolerance.check(checked, hint)
+    except DataError:
+        show_misfits(checked, public)
+        note("no site was made; `heterofedsyn schema check --details FILE` tells which rows it is")
+        raise
     if settings.rows is None:
         settings = replace(settings, rows=propose(checked.rows_read))
     key = create_site(settings)
-    show_misfits(checked)
+    show_misfits(checked, public)
+    keep_details(settings, checked, public)
+    if hint is not None:
+        note(f"remark: {hint}")
     note(f"site {name!r} in {place}")
     for line in own_key(settings, key):
         note(line)
@@ -128,6 +145,8 @@ def init(
         )
     for remark in settings.remarks():
         note(remark)
+    for remark in large_delta(delta, checked.rows_read):
+        note(f"remark: {remark}")
     if place.stat().st_dev == anchor.parent.stat().st_dev:
         note(
             f"remark: the anchor {anchor} is on the same disk as the ledger; whoever restores that "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from heterofedsyn.cli._options import Json
 from heterofedsyn.cli._show import note, say, say_json, show_table
 from heterofedsyn.cli.site._shared import HERE, MOST_LINES, Folder, left, own_settings
 from heterofedsyn.cli.site.peer import own_key
-from heterofedsyn.errors import LedgerDisputed
+from heterofedsyn.errors import HeterofedsynError, LedgerDisputed
 
 if TYPE_CHECKING:
     from heterofedsyn.privacy.budget import Budget
@@ -116,7 +117,24 @@ def show_ledger(settings: SiteSettings, account: Account) -> None:
         ],
         whole="" if sys.stdout.isatty() else "study",
     )
+    by_schema: dict[str, list[str]] = {}
+    for study, schema in schemas_of(settings, account).items():
+        by_schema.setdefault(schema or "not recorded", []).append(short(study))
+    for schema, studies in by_schema.items():
+        say(f"public schema of {', '.join(studies)}: {schema}")
     show_balance(settings, account)
+
+
+def schemas_of(settings: SiteSettings, account: Account) -> dict[str, str]:
+    """The fingerprint of the public schema of every study with a charge, as its consent has it."""
+    from heterofedsyn.site.consent import CONSENT, consent_folder, read_consent
+
+    found = {}
+    for study in dict.fromkeys(charged.study for charged in account.charges):
+        found[study] = ""
+        with suppress(HeterofedsynError):  # what is damaged is told of where it matters
+            found[study] = read_consent(consent_folder(settings, study) / CONSENT).schema
+    return found
 
 
 def ledger_json(settings: SiteSettings, account: Account) -> dict[str, Any]:
@@ -135,6 +153,7 @@ def ledger_json(settings: SiteSettings, account: Account) -> dict[str, Any]:
         "alone_cap_epsilon": settings.alone_epsilon,
         "number": account.number,
         "head": account.head,
+        "schemas": schemas_of(settings, account),
         "charges": [
             {
                 "number": charged.number,

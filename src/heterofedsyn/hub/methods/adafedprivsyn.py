@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -42,13 +42,14 @@ class AdaFedPrivSyn(FedPrivSyn):
         if self.refresh < 1:
             raise UsageError(f"refresh ({self.refresh}) must be at least 1")
 
-    def most(self, pairs: int) -> int:
-        """How many of so many pairs may be chosen."""
-        return max(1, math.floor(self.bound * pairs))
+    def most(self, setting: Setting) -> int:
+        """How many pairs may be chosen: the bound, unless more of them must be measured."""
+        bound = math.floor(self.bound * len(setting.domain.pairs()))
+        return max(1, bound, len(self.forced(setting)))
 
     def later(self, setting: Setting, left: Budget) -> tuple[Later, ...]:
         """One pair a round at the slowest, and then the fewer there are, the more is left."""
-        most = self.most(len(setting.domain.pairs()))
+        most = self.most(setting)
         picks = later_pairs("pairs", setting.domain, most, left, rounds=most)
         if most == 1:
             return (picks,)
@@ -64,32 +65,42 @@ class AdaFedPrivSyn(FedPrivSyn):
         budget: Budget,
     ) -> Generator[Ask, Round, Targets]:
         """Pick, measure and rescore in turns; what the bound leaves unspent sharpens the chosen."""
-        most = self.most(len(scores))
+        most = self.most(setting)
         slots = budget.evenly(most)
-        unit = noise_unit(setting, targets, slots[0])
         missing = dict(scores)
-        while len(targets.pairs) < most:
-            # SELECT
-            gains = {
-                pair: score - unit * math.sqrt(setting.domain.cells(pair))
-                for pair, score in missing.items()
-            }
-            best = sorted((pair for pair in gains if gains[pair] > 0), key=lambda p: -gains[p])
-            picks = fitting(setting.domain, best)
-            picks = picks[: min(self.refresh, most - len(targets.pairs))]
-            if not picks:
-                break
+        picks = [*self.forced(setting)] or self._picks(setting, targets, missing, slots)
+        while picks:
             # MEASURE
             price = slots[len(targets.pairs) :][: len(picks)]
             targets = yield from measured("pairs", targets, picks, price)
-            for pair in picks:
-                del missing[pair]
+            missing = {pair: score for pair, score in missing.items() if pair not in picks}
+            if not missing or len(targets.pairs) == most:
+                break
             missing = self._rescore(setting, targets, seen, missing)
+            picks = self._picks(setting, targets, missing, slots)
         chosen = fitting(setting.domain, targets.pairs)
         if not chosen or len(targets.pairs) == most:
             return targets
         _, unspent = budget.split(len(targets.pairs), most - len(targets.pairs))
         return (yield from measured("again", targets, chosen, unspent.evenly(len(chosen))))
+
+    def _picks(
+        self,
+        setting: Setting,
+        targets: Targets,
+        missing: dict[Clique, float],
+        slots: Sequence[Budget],
+    ) -> list[Clique]:
+        """The next pairs: those of which most would be missed, if the noise is less than that."""
+        # SELECT
+        unit = noise_unit(setting, targets, slots[0])
+        gains = {
+            pair: score - unit * math.sqrt(setting.domain.cells(pair))
+            for pair, score in missing.items()
+        }
+        best = sorted((pair for pair in gains if gains[pair] > 0), key=lambda p: -gains[p])
+        room = min(self.refresh, len(slots) - len(targets.pairs))
+        return fitting(setting.domain, best)[:room]
 
     def _rescore(
         self,

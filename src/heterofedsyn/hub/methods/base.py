@@ -14,6 +14,7 @@ from heterofedsyn._arrays import stream
 from heterofedsyn._registry import Value, typed
 from heterofedsyn.errors import UsageError, did_you_mean
 from heterofedsyn.hub.methods.ahead import fixed_asks
+from heterofedsyn.hub.methods.forced import MEASURE
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.trust import Local, Trust
@@ -203,6 +204,11 @@ def build(kind: type[Made], settings: Mapping[str, Value]) -> Made:
     own = {f.name for f in dataclasses.fields(kind)} - {"synthesizer"}
     inner = {f.name for f in dataclasses.fields(SYNTHESIZERS.find(chosen))}
     for name in rest:
+        if name == MEASURE and name not in own:
+            raise UsageError(
+                f"method {kind.name!r} does not choose pairs to measure, so none can be asked for; "
+                "leave measure out, or use another method, such as wavetree"
+            )
         if name not in own | inner:
             hint = did_you_mean(name, [*sorted(own | inner), "synthesizer"])
             raise UsageError(
@@ -216,7 +222,13 @@ def build(kind: type[Made], settings: Mapping[str, Value]) -> Made:
 
 
 def settings_of(method: Method) -> dict[str, Value]:
-    """All settings of a method and its synthesizer, as `build` takes them."""
+    """All settings of a method and its synthesizer, as `build` takes them.
+
+    Without pairs that must be measured, nothing is said of them: a study is then what it was
+    before they could be named.
+    """
     own = {f.name: getattr(method, f.name) for f in dataclasses.fields(method)}
+    if not own.get(MEASURE):
+        own.pop(MEASURE, None)
     synthesizer: Synthesizer = own.pop("synthesizer")
     return {**own, "synthesizer": synthesizer.name, **dataclasses.asdict(synthesizer)}

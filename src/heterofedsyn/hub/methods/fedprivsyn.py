@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
+from heterofedsyn.hub.methods.forced import forced_flat, read_pairs
 from heterofedsyn.hub.methods.scores import Glimpse, root
 from heterofedsyn.hub.methods.stages import (
     check_share,
@@ -36,6 +37,7 @@ class FedPrivSyn(Method):
         q: share of the budget for 1-ways, and again for the sketches.
         k: how many integers a sketch has.
         sketch: `signs`, or the paper's `gaussian`.
+        measure: pairs that must be measured, such as `sex,diagnosis;ward,age`; not scored.
     """
 
     name: ClassVar[str] = "fedprivsyn"
@@ -43,11 +45,13 @@ class FedPrivSyn(Method):
     q: float = 0.1
     k: int = 10
     sketch: SketchKind = SketchKind.SIGNS
+    measure: str = ""
 
     def __post_init__(self) -> None:
         check_share("q", self.q, most=0.49)
         if not 1 <= self.k <= MOST_WIDTH:
             raise UsageError(f"k ({self.k}) must be in 1..{MOST_WIDTH}")
+        read_pairs(self.measure)
 
     @property
     def width(self) -> int | None:
@@ -58,14 +62,24 @@ class FedPrivSyn(Method):
         """The most that `choose` may ask."""
         return (later_pairs("pairs", setting.domain, len(setting.domain.pairs()), left),)
 
+    def forced(self, setting: Setting) -> tuple[Clique, ...]:
+        """Pairs that are measured whatever the scores say."""
+        return forced_flat(setting.schema, self.measure)
+
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
+        forced = self.forced(setting)
         if len(setting.domain) < 2:
             targets = yield from one_ways(setting, setting.budget)
             return Outcome(Model(self.synthesizer, (targets,)), remarks=(ONE_ATTRIBUTE,))
         first, second, third = setting.budget.split(self.q, self.q, 1 - 2 * self.q)
         targets = yield from one_ways(setting, first)
-        seen = yield from glimpses(setting, targets, second, self.width, self.sketch)
-        scores = dependence(targets, seen)
+        others = [pair for pair in setting.domain.pairs() if pair not in forced]
+        seen: dict[Clique, Glimpse] = {}
+        if others:
+            seen = yield from glimpses(setting, targets, second, self.width, self.sketch, others)
+        else:
+            _, third = setting.budget.split(self.q, 1 - self.q)
+        scores = dependence(targets, seen) if seen else {}
         targets = yield from self.choose(setting, targets, seen, scores, third)
         remarks = () if targets.pairs else (NO_PAIR,)
         return Outcome(Model(self.synthesizer, (targets,)), scores, remarks)
@@ -79,9 +93,11 @@ class FedPrivSyn(Method):
         budget: Budget,
     ) -> Generator[Ask, Round, Targets]:
         """Choose pairs by their scores and measure them with what is left."""
-        unit = noise_unit(setting, targets, budget)
-        roots = {p: unit * math.sqrt(setting.domain.cells(p)) for p in scores}
-        chosen = fitting(setting.domain, greedy(scores, roots))
+        chosen = [*self.forced(setting)]
+        if scores:
+            unit = noise_unit(setting, targets, budget)
+            roots = {p: unit * math.sqrt(setting.domain.cells(p)) for p in [*chosen, *scores]}
+            chosen = fitting(setting.domain, greedy(scores, roots, chosen))
         if not chosen:
             return targets
         return (yield from measured("pairs", targets, chosen, budget.evenly(len(chosen))))
@@ -120,8 +136,13 @@ def noise_unit(setting: Setting, targets: Targets, budget: Budget) -> float:
     return math.sqrt(setting.variance_factor / (2 * budget.rho)) / targets.total
 
 
-def greedy(scores: dict[Clique, float], roots: dict[Clique, float]) -> list[Clique]:
+def greedy(
+    scores: dict[Clique, float], roots: dict[Clique, float], forced: Sequence[Clique] = ()
+) -> list[Clique]:
     """Pairs that lower sum psi x + phi (1 - x), best first; psi = root * sqrt(number chosen).
+
+    Args:
+        forced: pairs that are chosen in any case, first of all; they have no score.
 
     >>> greedy({("a", "b"): 1.0, ("a", "c"): 0.1}, {("a", "b"): 0.2, ("a", "c"): 0.2})
     [('a', 'b')]
@@ -130,13 +151,14 @@ def greedy(scores: dict[Clique, float], roots: dict[Clique, float]) -> list[Cliq
     phi, root = np.array([*scores.values()]), np.array([roots[pair] for pair in pairs])
     left = np.ones(len(pairs), dtype=bool)
     chosen: list[int] = []
-    error = math.fsum(phi)
+    given = [roots[pair] for pair in forced]
+    error = math.sqrt(len(given)) * math.fsum(given) + math.fsum(phi)
     while left.any():
-        share = math.sqrt(len(chosen) + 1)
+        share = math.sqrt(len(given) + len(chosen) + 1)
         best = int(np.argmax(np.where(left, phi - share * root, -np.inf)))
         left[best] = False
-        new = share * math.fsum(root[[*chosen, best]]) + math.fsum(phi[left])
+        new = share * math.fsum([*given, *root[[*chosen, best]]]) + math.fsum(phi[left])
         if new >= error:
             break
         chosen, error = [*chosen, best], new
-    return [pairs[place] for place in chosen]
+    return [*forced, *(pairs[place] for place in chosen)]

@@ -40,4 +40,4 @@ class LocalMerge(PrivSyn):
 
     @property
     def _at_a_site(self) -> PrivSyn:
-        return PrivSyn(q=self.q, synthesizer=self.synthesizer)
+        return PrivSyn(q=self.q, measure=self.measure, synthesizer=self.synthesizer)

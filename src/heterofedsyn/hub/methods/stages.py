@@ -54,15 +54,24 @@ def later_pairs(
 
 
 def glimpses(
-    setting: Setting, targets: Targets, budget: Budget, width: int | None, kind: SketchKind
+    setting: Setting,
+    targets: Targets,
+    budget: Budget,
+    width: int | None,
+    kind: SketchKind,
+    pairs: Sequence[Clique] | None = None,
 ) -> Generator[Ask, Round, dict[Clique, Glimpse]]:
-    """Every pair through a sketch; unsketched if it is no longer than one, or without a width."""
+    """Every pair through a sketch; unsketched if it is no longer than one, or without a width.
+
+    Args:
+        pairs: all of them unless given.
+    """
     domain = setting.domain
     statistics = [
         Flat(pair)
         if width is None or domain.cells(pair) <= width
         else Sketched(pair, width, setting.seed, kind)
-        for pair in domain.pairs()
+        for pair in (domain.pairs() if pairs is None else pairs)
     ]
     round_ = yield Ask.evenly("dependence", statistics, budget)
     return {

@@ -8,15 +8,21 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from heterofedsyn._arrays import Floats, Integers
+from heterofedsyn.hub.methods.attempts import INDEPENDENT, Mode
 from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
+from heterofedsyn.hub.methods.forced import asked_pairs, read_pairs, ruled_pairs
+from heterofedsyn.hub.methods.grouping import (
+    dependence,
+    grouped_pairs,
+    kept_classes,
+    most_groups,
+    waved,
+)
 from heterofedsyn.hub.methods.stages import check_between, check_share
+from heterofedsyn.hub.methods.tiers import Tiers, hierarchy, worth_asking
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.statistics import (
-    Flat,
-    Grouped,
     Haar,
     Statistic,
     Total,
@@ -24,12 +30,11 @@ from heterofedsyn.marginals.statistics import (
     kind_of,
 )
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique, Column, Domain, Schema, with_atoms
 from heterofedsyn.synthesis import Denoising, Synthesizer, Targets, Tree
-from heterofedsyn.synthesis.denoise import SMALLEST_TOTAL, double_centred
+from heterofedsyn.synthesis.denoise import SMALLEST_TOTAL
 from heterofedsyn.synthesis.forest import spanning_forest
-from heterofedsyn.synthesis.grid import group_categories, group_ordered, grouped
+from heterofedsyn.synthesis.grid import group_categories, group_ordered, halved
 
 
 @dataclass(frozen=True)
@@ -55,10 +60,11 @@ class WaveTree(Method):
         spread: prior weight of a Haar difference that could be anything, at the root.
         calm: how that weight shrinks per level.
         edge: prior weight of all mass lying on one side.
+        measure: pairs that must be measured, such as `sex,diagnosis;ward,age`; not scored.
     """
 
     name: ClassVar[str] = "wavetree"
-    mode_names: ClassVar[tuple[str, ...]] = ("full", "star", "independent")
+    mode_names: ClassVar[tuple[str, ...]] = ("full", "star", INDEPENDENT)
 
     total: float = 0.02
     one_way: float = 0.55
@@ -76,6 +82,7 @@ class WaveTree(Method):
     spread: float = 0.9
     calm: float = 0.7
     edge: float = 0.05
+    measure: str = ""
     synthesizer: Synthesizer = Tree()
 
     def __post_init__(self) -> None:
@@ -90,6 +97,7 @@ class WaveTree(Method):
             check_between(name, getattr(self, name), 0.1, 1_000)
         check_between("finest", self.finest, 2, 1_000)
         check_between("coarse", self.coarse, 2, 100)
+        read_pairs(self.measure)
 
     def encoding(self, schema: Schema) -> Schema:
         """The public schema, with a code of its own for piles at a column's minimum."""
@@ -99,7 +107,7 @@ class WaveTree(Method):
         """What rounds after the total cost depends on the mode it leads to."""
         modes = list(self.modes(setting).values())
         _, rest = self._first_and_rest(setting)
-        ones = self.one_way_parts(setting, rest, modes[0])
+        ones = self.one_way_parts(setting, rest, modes[0], None)
         later = Later(
             "one-way",
             tuple(sorted({kind_of(statistic) for statistic, _ in ones})),
@@ -115,7 +123,7 @@ class WaveTree(Method):
         mode = self.mode(setting, rows)
         first, rest = self._first_and_rest(setting)
         for_ones, _, for_pairs = mode.split(rest)
-        ones = Ask("one-way", self.one_way_parts(setting, for_ones, mode))
+        ones = Ask("one-way", self.one_way_parts(setting, for_ones, mode, rows))
         if not self._scored_pairs(setting):
             for_pairs = mode.all_pairs(rest)
         # The final number of rows may differ from the first noisy one; three of its sigmas more.
@@ -156,25 +164,39 @@ class WaveTree(Method):
         return list(itertools.combinations(names, 2))
 
     def _scored_pairs(self, setting: Setting) -> list[Clique]:
-        return [pair for pair in self._open_pairs(setting) if setting.schema.label not in pair]
+        forced = self._forced(setting)
+        return [
+            pair
+            for pair in self._open_pairs(setting)
+            if setting.schema.label not in pair and pair not in forced
+        ]
+
+    def _forced(self, setting: Setting) -> tuple[Clique, ...]:
+        """Pairs that are measured where any are, those with the label included."""
+        asked = asked_pairs(setting.schema, self.measure)
+        return *asked, *(pair for pair in ruled_pairs(setting.schema) if pair not in asked)
 
     def _most_pairs(self, setting: Setting, mode: Mode) -> int:
         """All pairs with the label and a spanning tree of the rest, however few were planned."""
+        if mode.independent:
+            return len(mode.forced)
         every, scored = self._open_pairs(setting), self._scored_pairs(setting)
-        with_label = len(every) - len(scored)
+        certain = len(every) - len(scored)
         if not mode.scored:
-            return with_label if mode.planned else 0
+            return certain
         tree = max(0, len({name for pair in scored for name in pair}) - 1)
-        return max(with_label + tree, math.floor(mode.planned))
+        return max(certain + tree, math.floor(mode.planned))
 
     def _ask_total(self, budget: Budget) -> Ask:
         return Ask("total", ((Total(), budget),))
 
     def _most_cells(self, setting: Setting, pairs: Sequence[Clique], groups: float) -> list[int]:
-        most = {column.name: most_groups(column, groups) for column in setting.schema.measured}
+        schema = setting.schema
+        most = {column.name: most_groups(schema, column, groups) for column in schema.measured}
         return [most[first] * most[second] for first, second in pairs]
 
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
+        forced = self._forced(setting)  # refuses what cannot be before anything is asked
         first, rest = self._first_and_rest(setting)
         round_ = yield self._ask_total(first)
         denoising = Denoising(self.spread, self.calm, self.edge)
@@ -182,20 +204,24 @@ class WaveTree(Method):
         mode = self.mode(setting, targets.total)
         for_ones, for_scores, for_pairs = mode.split(rest)
         # MEASURE 1-ways
-        round_ = yield Ask("one-way", self.one_way_parts(setting, for_ones, mode))
+        parts = self.one_way_parts(setting, for_ones, mode, targets.total)
+        round_ = yield Ask("one-way", parts)
         targets = targets.with_measured(round_.measurements())
         if not mode.planned:
             return self._outcome(targets, {}, mode)
         n = max(SMALLEST_TOTAL, targets.total)
         values, _ = denoising.one_ways(targets)
         # SELECT
-        fine = self.grid(setting.schema, values, n, min(self.finest, mode.resolution(n)))
+        fine = self.grid(
+            setting.schema, values, n, min(self.finest, mode.resolution(n)), by_rules=True
+        )
+        for name in {name for pair in forced for name in pair}:
+            fine[name] = halved(fine[name], values[name])
         label = setting.schema.label
         scores: dict[Clique, float] = {}
         if mode.scored:
             rough = self.grid(setting.schema, values, n, self.coarse)
-            open_pairs = [p for p in setting.domain.pairs() if label not in p]
-            statistics = _grouped_pairs(open_pairs, rough)
+            statistics = grouped_pairs(self._scored_pairs(setting), rough)
             if statistics:
                 round_ = yield Ask.evenly("scores", statistics, for_scores)
                 scores = {
@@ -204,7 +230,7 @@ class WaveTree(Method):
                 }
             else:
                 for_pairs = mode.all_pairs(rest)
-        chosen = _grouped_pairs(self.choose(setting.domain, label, scores, mode), fine)
+        chosen = grouped_pairs(self.choose(setting.domain, label, scores, mode), fine)
         if not chosen:
             return self._outcome(targets, scores, mode)
         # MEASURE pairs
@@ -218,7 +244,7 @@ class WaveTree(Method):
             return modes["dense" if modes["dense"].groups(n) >= self.dense_at else "full"]
         if "star" in modes and modes["star"].groups(n) >= self.star_at:
             return modes["star"]
-        return modes["independent"]
+        return modes[INDEPENDENT]
 
     def modes(self, setting: Setting) -> dict[str, Mode]:
         """All that could be attempted, whatever the noisy total."""
@@ -226,154 +252,122 @@ class WaveTree(Method):
         labelled = setting.schema.label is not None
         share = 1 - self.total - self.one_way - self.score
 
-        def attempt(name: str, density: float, pairs: float, scores: float, needed: float) -> Mode:
-            planned = density * others
+        asked = asked_pairs(setting.schema, self.measure)
+        forced = tuple(p for p in self._forced(setting) if setting.schema.label not in p)
+        certain = len(forced) + others * labelled if forced else 0
+
+        def attempt(name: str, planned: float, pairs: float, scores: float, needed: float) -> Mode:
             budget = 2 * pairs * setting.budget.rho
             sigma = math.sqrt(setting.variance_factor * planned / budget) if budget else 0.0
             shares = (1 - self.total - pairs - scores, scores, pairs)
-            return Mode(name, planned, shares, sigma, needed)
+            own = asked if name == INDEPENDENT else forced
+            return Mode(name, planned, shares, sigma, needed, own)
 
         usual = self.density if labelled else self.density_free
-        full = attempt("full", usual, share, self.score, self.full_at)
-        dense = attempt("full", max(usual, self.dense), share, self.score, self.dense_at)
-        star = attempt("star", 1.0, self.star, 0.0, self.star_at)
-        independent = attempt("independent", 0.0, 0.0, 0.0, 0.0)
-        modes = {"independent": independent}
+        most = max(usual, self.dense)
+        full = attempt("full", max(usual * others, certain), share, self.score, self.full_at)
+        dense = attempt("full", max(most * others, certain), share, self.score, self.dense_at)
+        modes = {
+            INDEPENDENT: attempt(INDEPENDENT, len(asked), self.star * bool(asked), 0.0, 0.0),
+        }
         if others:
             modes |= {"full": full, "dense": dense}
         if others and labelled:
-            modes["star"] = star
+            modes["star"] = attempt("star", others + len(forced), self.star, 0.0, self.star_at)
         return modes
 
     def one_way_parts(
-        self, setting: Setting, budget: Budget, mode: Mode
+        self, setting: Setting, budget: Budget, mode: Mode, n: float | None
     ) -> tuple[tuple[Statistic, Budget], ...]:
-        """Haar levels of ordered attributes, flat counts of the others, each with its price.
+        """Haar levels of ordered attributes, counts of the others, each with its price.
 
         Where no pair is worth measuring, no single value of many is either: shares are equal then,
         since the first levels of a wide attribute need no more than a narrow one does.
+
+        Args:
+            n: rows, on which it hangs what is asked of columns with a hierarchy; without it,
+                everything that might be.
         """
-        domain = setting.domain
-        shares = budget.split(*(math.sqrt(size) if mode.planned else 1 for size in domain.sizes))
+        columns = setting.schema.measured
+        shares = self._one_way_shares(budget, mode, [column.size for column in columns])
+        tiers = [
+            self._tiers(setting, column, share, n)
+            for column, share in zip(columns, shares, strict=True)
+        ]
+        if not all(own.values for own in tiers):
+            widths = [own.width(column) for own, column in zip(tiers, columns, strict=True)]
+            shares = self._one_way_shares(budget, mode, widths)
         parts: list[tuple[Statistic, Budget]] = []
-        for name, share in zip(domain.names, shares, strict=True):
-            levels = haar_levels(domain.size(name))
-            if waved(setting.schema.column(name).ordered, domain.size(name)):
-                prices = share.evenly(levels)
-                parts += [(Haar((name,), level), p) for level, p in enumerate(prices)]
+        for column, own, share in zip(columns, tiers, shares, strict=True):
+            if waved(column.ordered, column.size):
+                prices = share.evenly(haar_levels(column.size))
+                parts += [(Haar((column.name,), level), p) for level, p in enumerate(prices)]
             else:
-                parts.append((Flat((name,)), share))
+                parts += own.parts(share)
         return tuple(parts)
 
+    def _one_way_shares(
+        self, budget: Budget, mode: Mode, widths: Sequence[int]
+    ) -> tuple[Budget, ...]:
+        return budget.split(*(1 if mode.independent else math.sqrt(width) for width in widths))
+
+    def _tiers(self, setting: Setting, column: Column, share: Budget, n: float | None) -> Tiers:
+        levels = () if column.ordered else hierarchy(setting.schema, column)
+        if n is None:
+            return Tiers(column.name, levels)
+        sigma = math.sqrt(setting.variance_factor / (2 * share.rho)) if share.rho else math.inf
+        return worth_asking(levels, column, n, sigma)
+
     def grid(
-        self, schema: Schema, values: Mapping[str, Floats], n: float, groups: float
+        self,
+        schema: Schema,
+        values: Mapping[str, Floats],
+        n: float,
+        groups: float,
+        *,
+        by_rules: bool = False,
     ) -> dict[str, Integers]:
-        """A group for every value of every attribute; MATH section 5.3."""
+        """A group for every value of every attribute; MATH section 5.3.
+
+        Args:
+            by_rules: whether values that rules tell apart stay apart.
+        """
         threshold = n / groups
-        return {
-            column.name: group_ordered(values[column.name], threshold, last_apart=column.nullable)
-            if column.ordered
-            else group_categories(values[column.name], threshold)
-            for column in schema.measured
-        }
+        grid = {}
+        for column in schema.measured:
+            own = values[column.name]
+            classes = kept_classes(schema, column, groups) if by_rules else None
+            if column.ordered:
+                last = column.nullable
+                grid[column.name] = group_ordered(own, threshold, classes, last_apart=last)
+            else:
+                levels = hierarchy(schema, column)
+                grid[column.name] = group_categories(own, threshold, classes, levels)
+        return grid
 
     def choose(
         self, domain: Domain, label: str | None, scores: Mapping[Clique, float], mode: Mode
     ) -> list[Clique]:
-        """Pairs with the label, a spanning forest of the others, and the best of the rest."""
-        with_label = [pair for pair in domain.pairs() if label in pair]
-        forest = spanning_forest(scores)
+        """What is certain, a spanning forest of the others, and the best of the rest.
+
+        Certain are pairs with the label, where they are worth it, and those that must be measured.
+        """
+        certain = [*mode.forced]
+        if not mode.independent:
+            certain = [*(pair for pair in domain.pairs() if label in pair), *certain]
+        joined = dict.fromkeys(mode.forced, math.inf)
+        forest = [pair for pair in spanning_forest({**joined, **scores}) if pair not in joined]
         best = sorted((p for p in scores if scores[p] > 0), key=lambda pair: -scores[pair])
         extras = [pair for pair in best if pair not in set(forest)]
-        room = math.floor(mode.planned) - len(with_label) - len(forest)
-        return [*with_label, *forest, *extras[: max(0, room)]]
+        room = math.floor(mode.planned) - len(certain) - len(forest)
+        return [*certain, *forest, *extras[: max(0, room)]]
 
     def _outcome(self, targets: Targets, scores: dict[Clique, float], mode: Mode) -> Outcome:
         pairs = len(targets.pairs)
         remark = f"mode {mode.name}: {pairs} pairs measured"
         if mode.planned and not pairs:
             remark += "; none stood out, so attributes are drawn independently"
-        elif not mode.planned:
+        elif mode.independent:
             remark += "; with this budget and number of rows only 1-ways are worth measuring"
+            remark += ", but these were asked for" if pairs else ""
         return Outcome(Model(self.synthesizer, (targets,)), scores, (remark,))
-
-
-@dataclass(frozen=True)
-class Mode:
-    """How much a study attempts.
-
-    Attributes:
-        planned: about how many pairs will be measured.
-        shares: of the budget, for 1-ways, scores and pairs.
-        sigma: noise on the sum over sites of one count of a pair.
-        needed: groups per attribute from which it is chosen.
-    """
-
-    name: str
-    planned: float
-    shares: tuple[float, float, float]
-    sigma: float
-    needed: float
-
-    @property
-    def scored(self) -> bool:
-        """Whether pairs are chosen by a score."""
-        return self.shares[1] > 0
-
-    def groups(self, n: float) -> float:
-        """r: groups per attribute at which a pair's cells still stand out of the noise."""
-        return math.sqrt(n / (4 * self.sigma)) if self.sigma > 0 else 0.0
-
-    def resolution(self, n: float) -> float:
-        """The same, at least 2."""
-        return max(2.0, self.groups(n))
-
-    def split(self, budget: Budget) -> tuple[Budget, Budget, Budget]:
-        """Budgets for 1-ways, scores and pairs."""
-        ones, scores, pairs = budget.split(*self.shares)
-        return ones, scores, pairs
-
-    def all_pairs(self, budget: Budget) -> Budget:
-        """The budget for pairs when nothing needs to be scored."""
-        ones, scores, pairs = self.shares
-        return budget.split(ones, scores + pairs)[1]
-
-
-def most_groups(column: Column, groups: float) -> int:
-    """The most groups that `synthesis.grid` makes of a column; MATH section 5.3.
-
-    In order, a group of a quarter of the threshold is followed by a full one, so that two hold
-    5/4 of it; among categories each kept one holds a quarter.
-    """
-    if column.size <= 2:
-        return column.size
-    if column.ordered:
-        return min(column.size, math.floor(1.6 * groups) + 2 + column.nullable)
-    return min(column.size, math.floor(4 * groups) + 1)
-
-
-def waved(ordered: bool, size: int) -> bool:
-    """Whether a column is asked as Haar differences; for few values flat counts are as good."""
-    return ordered and size > 4
-
-
-def _grouped_pairs(pairs: Sequence[Clique], grid: Mapping[str, Integers]) -> list[Grouped]:
-    """Pairs on a grid; an attribute with one group can depend on nothing."""
-    maps = {name: tuple(groups.tolist()) for name, groups in grid.items()}
-    return [
-        Grouped((first, second), (maps[first], maps[second]))
-        for first, second in pairs
-        if max(maps[first]) > 0 and max(maps[second]) > 0
-    ]
-
-
-def dependence(statistic: Grouped, noisy: Noisy, values: Mapping[str, Floats], n: float) -> float:
-    """How far a grouped pair is from independence, 0 if the noise explains it; MATH 5.4."""
-    rows, columns = (
-        grouped(values[name], np.array(groups))
-        for name, groups in zip(statistic.attributes, statistic.groups, strict=True)
-    )
-    apart = double_centred(noisy.values.reshape(statistic.shape) - np.outer(rows, columns) / n)
-    freedom = (rows.size - 1) * (columns.size - 1)
-    energy = float((apart**2).sum()) - freedom * noisy.variance
-    return math.sqrt(energy) / n if energy > noisy.variance * math.sqrt(2 * freedom) else 0.0

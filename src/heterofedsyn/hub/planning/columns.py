@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from heterofedsyn.hub.methods.wavetree import waved
+from heterofedsyn.hub.methods.grouping import waved
 from heterofedsyn.hub.planning.cost import Planned
 from heterofedsyn.hub.planning.dryrun import Finding
 from heterofedsyn.marginals.statistics import haar_levels
@@ -24,7 +24,8 @@ class ColumnForecast:
 
     Attributes:
         values: codes, an added one for the minimum included.
-        way: `flat` counts, or `haar` differences from the root to single values.
+        way: `flat` counts, `haar` differences from the root to single values, or `levels` of a
+            hierarchy.
         sum_sigma: noise on the sum over sites, of the first and of the last of its releases.
         noise: on the count of one value, before anything is smoothed.
         typical: rows per value.
@@ -58,7 +59,7 @@ def column_forecasts(
         if len(part.terms.attributes) == 1:
             own[part.terms.attributes[0]].append(part)
     noise = {
-        name: _Noise([part.sum_sigma for part in told], haar=told[0].terms.kind == "haar")
+        name: _Noise([part.sum_sigma for part in told], told[0].terms.kind)
         for name, told in own.items()
     }
     growth = _growth(schema, noise)
@@ -74,7 +75,16 @@ class _Noise:
     """On the sum over sites, of all releases of one column."""
 
     sigmas: Sequence[float]
-    haar: bool
+    kind: str
+
+    @property
+    def haar(self) -> bool:
+        return self.kind == "haar"
+
+    @property
+    def way(self) -> str:
+        """What people call it."""
+        return "levels" if self.kind == "grouped" else self.kind
 
     @property
     def price(self) -> float:
@@ -83,7 +93,7 @@ class _Noise:
 
     @property
     def on_a_value(self) -> float:
-        return value_noise(self.sigmas, haar=self.haar)
+        return value_noise(self.sigmas if self.haar else self.sigmas[-1:], haar=self.haar)
 
 
 def _forecast(
@@ -99,7 +109,7 @@ def _forecast(
     return ColumnForecast(
         name=column.name,
         values=column.size,
-        way="haar" if noise.haar else "flat",
+        way=noise.way,
         sum_sigma=(noise.sigmas[0], noise.sigmas[-1]),
         noise=noise.on_a_value,
         typical=rows / column.size,

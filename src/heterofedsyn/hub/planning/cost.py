@@ -12,7 +12,7 @@ from heterofedsyn._words import count
 from heterofedsyn.errors import ProtocolError, UsageError
 from heterofedsyn.hub.methods.base import Later, Method, Setting, check_trust
 from heterofedsyn.hub.replies import Ask, make_query
-from heterofedsyn.marginals.statistics import Statistic, works
+from heterofedsyn.marginals.statistics import Flat, Statistic, works
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Part, Plan
 from heterofedsyn.protocol.limits import (
@@ -24,6 +24,7 @@ from heterofedsyn.protocol.limits import (
 )
 from heterofedsyn.protocol.terms import check_noise, guaranteed, of_the_sum, terms_of
 from heterofedsyn.schema import Domain, Schema
+from heterofedsyn.synthesis import Pgm
 
 COUNT_SECONDS = 1.2e-9
 """For one row in one table, on one core; measured 0.7 to 1.2. Reading the rows is not in it."""
@@ -142,7 +143,10 @@ def check_feasible(schema: Schema, plan: Plan, method: Method) -> None:
     check_trust(method, plan.trust)
     setting = Setting.of(schema, plan)
     statistics: list[Statistic] = []
-    for part in method.ahead_of(setting, ANY_ROWS):
+    ahead = method.ahead_of(setting, ANY_ROWS)
+    if isinstance(method.synthesizer, Pgm) and any(map(_flat_pairs, ahead)):
+        method.synthesizer.check_pairs(setting.domain)
+    for part in ahead:
         try:
             if isinstance(part, Ask):
                 query = make_query(part, plan, 0)
@@ -158,6 +162,13 @@ def check_feasible(schema: Schema, plan: Plan, method: Method) -> None:
                 f"method {method.name!r} would ask for more than sites answer: {error} (column "
                 f"{widest.name!r} has {count(widest.size, 'value')})"
             ) from None
+
+
+def _flat_pairs(part: Ask | Later) -> bool:
+    """Whether pairs with all their cells may be measured."""
+    if isinstance(part, Later):
+        return part.kinds == ("flat",)
+    return any(isinstance(each, Flat) and len(each.attributes) == 2 for each, _ in part.parts)
 
 
 def _check_memory(size: Size, sites: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
-from heterofedsyn.hub.methods.wavetree import waved
+from heterofedsyn.hub.methods.grouping import waved
 from heterofedsyn.marginals.counts import Counts, Side, View
 from heterofedsyn.schema import Column, IntegerColumn, NumberColumn, Schema
 

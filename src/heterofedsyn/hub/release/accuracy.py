@@ -107,6 +107,8 @@ def _variance(targets: Targets, clique: Clique, groups: Integers | None) -> Floa
         # A group of all values is the number of records, which other answers tell as well.
         return np.where(members == size, whole, members * targets.marginals[clique].variance)
     ladder = targets.ladders.get(clique[0])
+    if clique[0] in targets.tiers:
+        return _tier_variance(targets, clique[0], maps)
     if ladder is None:
         raise UsageError(f"column {clique[0]!r} was not measured by itself; ask for another")
     variance = np.zeros(maps.max() + 1)
@@ -114,6 +116,16 @@ def _variance(targets: Targets, clique: Clique, groups: Integers | None) -> Floa
         noise = whole if part.level < 0 else ladder[part.level].variance
         variance += np.bincount(part.group, part.weight**2, variance.size) * noise
     return variance
+
+
+def _tier_variance(targets: Targets, name: str, maps: Integers) -> Floats:
+    """Of groups of values that were measured on other groups, within which they share alike."""
+    groups, noisy = targets.tiers[name][-1]
+    if maps.max() == 0:
+        return np.array([targets.total_variance])
+    cells, members = np.unique(np.stack([maps, groups]), axis=1, return_counts=True)
+    shares = members / np.bincount(groups)[cells[1]]
+    return np.bincount(cells[0], shares**2).astype(np.float64) * noisy.variance
 
 
 def _pair_variance(targets: Targets, pair: Clique) -> Floats:

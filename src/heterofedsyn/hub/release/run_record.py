@@ -45,6 +45,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     sites: tuple[str, ...]
     seed: int
     study: str
+    schema: str = ""
+    """Fingerprint of the public schema; empty if the release was made before it was told."""
     noisy_total: int
     pairs: tuple[ScoredPair, ...]
     remarks: tuple[str, ...]
@@ -78,6 +80,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
             sites=plan.sites,
             seed=plan.seed,
             study=plan.fingerprint,
+            schema=plan.schema,
             noisy_total=total,
             pairs=tuple(pairs),
             remarks=(

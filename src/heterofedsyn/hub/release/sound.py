@@ -64,7 +64,8 @@ def check_run(run: RunRecord, statement: PrivacyStatement, domain: Domain) -> No
     _length("remarks", run.remarks, MOST_ENTRIES)
     _length("pairs", run.pairs, MOST_ENTRIES)
     values = (value for value in run.settings.values() if isinstance(value, str))
-    _texts("a text", (run.version, run.method, run.study, *run.remarks, *run.settings, *values))
+    words = (run.version, run.method, run.study, run.schema, *run.remarks, *run.settings, *values)
+    _texts("a text", words)
     for value in run.settings.values():
         if not isinstance(value, str):
             _figure("a setting", value, least=-LARGEST)

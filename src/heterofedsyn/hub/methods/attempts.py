@@ -1,0 +1,60 @@
+"""How much a study of `wavetree` attempts; MATH section 5.0."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.schema import Clique
+
+INDEPENDENT = "independent"
+"""The least that is attempted: no pair is worth measuring."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How much a study attempts.
+
+    Attributes:
+        planned: about how many pairs will be measured.
+        shares: of the budget, for 1-ways, scores and pairs.
+        sigma: noise on the sum over sites of one count of a pair.
+        needed: groups per attribute from which it is chosen.
+        forced: pairs that are measured whatever the scores say, those with the label aside.
+    """
+
+    name: str
+    planned: float
+    shares: tuple[float, float, float]
+    sigma: float
+    needed: float
+    forced: tuple[Clique, ...] = ()
+
+    @property
+    def independent(self) -> bool:
+        """Whether no pair is worth measuring, though some may be asked for."""
+        return self.name == INDEPENDENT
+
+    @property
+    def scored(self) -> bool:
+        """Whether pairs are chosen by a score."""
+        return self.shares[1] > 0
+
+    def groups(self, n: float) -> float:
+        """r: groups per attribute at which a pair's cells still stand out of the noise."""
+        return math.sqrt(n / (4 * self.sigma)) if self.sigma > 0 else 0.0
+
+    def resolution(self, n: float) -> float:
+        """The same, at least 2."""
+        return max(2.0, self.groups(n))
+
+    def split(self, budget: Budget) -> tuple[Budget, Budget, Budget]:
+        """Budgets for 1-ways, scores and pairs."""
+        ones, scores, pairs = budget.split(*self.shares)
+        return ones, scores, pairs
+
+    def all_pairs(self, budget: Budget) -> Budget:
+        """The budget for pairs when nothing needs to be scored."""
+        ones, scores, pairs = self.shares
+        return budget.split(ones, scores + pairs)[1]

@@ -1,0 +1,75 @@
+"""Columns and pairs on a grid of groups, as `wavetree` asks for them; MATH sections 5.3 and 5.4."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from heterofedsyn._arrays import Floats, Integers
+from heterofedsyn.marginals.statistics import Grouped
+from heterofedsyn.privacy.noisy import Noisy
+from heterofedsyn.schema import Clique, Column, Schema
+from heterofedsyn.synthesis.denoise import double_centred
+from heterofedsyn.synthesis.grid import grouped
+
+
+def most_groups(schema: Schema, column: Column, groups: float) -> int:
+    """The most groups that `synthesis.grid` makes of a column; MATH section 5.3.
+
+    In order, a group of a quarter of the threshold is followed by a full one, so that two hold
+    5/4 of it; among categories each kept one holds a quarter. What rules keep apart is one more
+    group each, and in order two.
+    """
+    if column.size <= 2:
+        return column.size
+    classes = kept_classes(schema, column, groups)
+    if column.ordered:
+        more = 0 if classes is None else 2 * _stretches(classes)
+        return min(column.size, math.floor(1.6 * groups) + 2 + column.nullable + more)
+    more = 1 if classes is None else int(classes.max()) + 1
+    return min(column.size, math.floor(4 * groups) + more)
+
+
+def kept_classes(schema: Schema, column: Column, groups: float) -> Integers | None:
+    """For every value a number; those with different ones are kept apart, as rules need it.
+
+    None if rules tell no values apart, or so many that there would be more groups than the noise
+    allows; rows are then mended after they are drawn.
+    """
+    classes = schema.rulebook.classes(column.name)
+    many = _stretches(classes) if column.ordered else int(classes.max()) + 1
+    return classes if 1 < many <= max(4, groups) else None
+
+
+def _stretches(classes: Integers) -> int:
+    """Into how many stretches of one class the values fall."""
+    return 1 + int(np.count_nonzero(np.diff(classes)))
+
+
+def waved(ordered: bool, size: int) -> bool:
+    """Whether a column is asked as Haar differences; for few values flat counts are as good."""
+    return ordered and size > 4
+
+
+def grouped_pairs(pairs: Sequence[Clique], grid: Mapping[str, Integers]) -> list[Grouped]:
+    """Pairs on a grid; an attribute with one group can depend on nothing."""
+    maps = {name: tuple(groups.tolist()) for name, groups in grid.items()}
+    return [
+        Grouped((first, second), (maps[first], maps[second]))
+        for first, second in pairs
+        if max(maps[first]) > 0 and max(maps[second]) > 0
+    ]
+
+
+def dependence(statistic: Grouped, noisy: Noisy, values: Mapping[str, Floats], n: float) -> float:
+    """How far a grouped pair is from independence, 0 if the noise explains it; MATH 5.4."""
+    rows, columns = (
+        grouped(values[name], np.array(groups))
+        for name, groups in zip(statistic.attributes, statistic.groups, strict=True)
+    )
+    apart = double_centred(noisy.values.reshape(statistic.shape) - np.outer(rows, columns) / n)
+    freedom = (rows.size - 1) * (columns.size - 1)
+    energy = float((apart**2).sum()) - freedom * noisy.variance
+    return math.sqrt(energy) / n if energy > noisy.variance * math.sqrt(2 * freedom) else 0.0

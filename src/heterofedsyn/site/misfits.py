@@ -1,0 +1,151 @@
+"""What the owner of rows is told of those that do not fit, and when that stops them.
+
+For the steward's eyes alone: a serving agent asks for nothing here, and goes on whatever rows hold.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from heterofedsyn._files import check_place, file_written_whole, read_whole
+from heterofedsyn._words import count
+from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn.schema import Fit, Schema
+from heterofedsyn.schema.table import columns_of
+from heterofedsyn.sources import Source, remedy
+
+MOST_MISFIT = 0.05
+MOST_CLAMPED = 0.2
+
+_REMEDY = "mend the rows, or widen the schema: `other`, `nullable`, the type"
+_MOST_BYTES = 2**24
+"""Of a file of details."""
+
+_ROWS = "rows are numbered from 1 in every table: in a CSV file row 1 is the line below its header"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Checked(Fit):
+    """How the rows of several sources fit.
+
+    Attributes:
+        starts: the name of each source, and how many rows came before it.
+    """
+
+    starts: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How much of a table may be wrong before its owner is stopped, as shares of its rows.
+
+    Attributes:
+        misfit: rows that do not fit.
+        clamped: values of one column that lie outside of its range.
+    """
+
+    misfit: float = MOST_MISFIT
+    clamped: float = MOST_CLAMPED
+
+    def __post_init__(self) -> None:
+        for name, share in (("misfit", self.misfit), ("clamped", self.clamped)):
+            if not 0 <= share <= 1:
+                raise UsageError(f"--most-{name} ({share:g}) must be a share in 0..1")
+
+    def check(self, fit: Fit, hint: str | None = None) -> None:
+        """Refuse rows of which too many are wrong.
+
+        Args:
+            hint: what else is known of how to mend them.
+
+        Raises:
+            DataError: saying how many, why, and what to do.
+        """
+        if fit.rows_dropped > self.misfit * fit.rows_read:
+            fits = "does" if fit.rows_dropped == 1 else "do"
+            raise DataError(
+                f"{fit.rows_dropped:,} of {count(fit.rows_read, 'row')} {fits} not fit, more than "
+                f"{100 * self.misfit:g} % ({fit.reasons}); {hint or _REMEDY}"
+            )
+        for name, (below, above) in fit.clamped.items():
+            if below + above > self.clamped * fit.rows_read:
+                raise DataError(
+                    f"column {name!r}: of {count(fit.rows_read, 'value')} {side(below, above)} its "
+                    f"range, more than {100 * self.clamped:g} %; see whether it is in the "
+                    "schema's unit, or widen min and max"
+                )
+
+
+def side(below: int, above: int) -> str:
+    """How many values were clamped, and on which side.
+
+    >>> side(0, 3), side(2, 1)
+    ('3 above', '2 below and 1 above')
+    """
+    sides = ((below, "below"), (above, "above"))
+    return " and ".join(f"{many:,} {where}" for many, where in sides if many)
+
+
+def dialect_hint(fit: Fit, sources: Iterable[Source], schema: Schema) -> str | None:
+    """What to add to a location, where cells that do not fit look like another dialect."""
+    if not fit.misfits:
+        return None
+    kinds = columns_of(schema, None)
+    found = ((source.name, remedy(source, kinds)) for source in sources)
+    return "; ".join(f"{name}: {words}" for name, words in found if words) or None
+
+
+def details(checked: Checked, schema: Schema) -> Iterator[str]:
+    """Which rows do not fit, the first few of every reason; no value of a row is in it."""
+    rules = {f"rule {number}": rule.words for number, rule in enumerate(schema.rules, start=1)}
+    starts = [start for _, start in checked.starts]
+    for (name, reason), rows in checked.places.items():
+        # A column may be called like a rule.
+        is_rule = reason == "broken"
+        what = f"{name} ({rules[name]}), {reason}" if is_rule else f"column {name!r}, {reason}"
+        many = checked.rules[int(name[5:])] if is_rule else checked.misfits[name][reason]
+        own: dict[str, list[int]] = {}
+        for row in rows:
+            source, start = checked.starts[bisect_right(starts, row - 1) - 1]
+            own.setdefault(source, []).append(row - start)
+        for source, numbers in own.items():
+            first = ", ".join(f"{number:,}" for number in numbers)
+            yield f"{source}: {what} ({many:,} in all): row{'s'[: len(numbers) > 1]} {first}"
+
+
+def check_details(target: Path) -> None:
+    """Refuse a file that is there and was not written by `write_details`, before rows are read.
+
+    Raises:
+        UsageError: if it is, or nothing can be written there.
+    """
+    check_place(target)
+    try:
+        own = not target.exists() or read_whole(target, _MOST_BYTES).startswith(_ROWS.encode())
+    except OSError:
+        own = False
+    if not own:
+        raise UsageError(f"{target} exists, and tells of no rows that do not fit; name a new file")
+
+
+def write_details(target: Path, checked: Checked, schema: Schema) -> bool:
+    """Write them to a file that its owner alone can read, instead of what was there.
+
+    Returns:
+        Whether there was anything to write.
+
+    Raises:
+        HeterofedsynError: if it cannot be written.
+    """
+    check_details(target)
+    lines = list(details(checked, schema))
+    if not lines:
+        target.unlink(missing_ok=True)
+        return False
+    with file_written_whole(target) as partial:
+        partial.touch(0o600, exist_ok=False)
+        partial.write_text("\n".join([_ROWS, *lines, ""]), "utf-8")
+    return True
