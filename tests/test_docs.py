@@ -19,6 +19,7 @@ from heterofedsyn.hub import METHODS, make_method
 from heterofedsyn.hub.methods.base import settings_of
 from heterofedsyn.schema import Schema
 from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
+from raw_export import write_raw
 from spark_support import needs_java
 
 ROOT = Path(__file__).parents[1]
@@ -28,6 +29,9 @@ PAGES = [
 ]
 QUICK = {"CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"}
 SLOW = {"audit.md", "evaluation.md", "report.md", "spark.md"}
+PREPARED = {"schema.md": lambda folder: write_raw(folder / "raw.csv")}
+"""What lies in the folder of a page before it is run."""
+
 METHODS_PAGE = ROOT / "docs" / "methods.md"
 
 # `make demo` is what it runs; other targets would run this very test, or fetch packages.
@@ -103,6 +107,8 @@ def marks(page: Path) -> list[pytest.MarkDecorator]:
 )
 def test_a_page_runs_from_top_to_bottom_in_an_empty_folder(page: Path, tmp_path: Path) -> None:
     output = ""
+    if page.name in PREPARED:
+        PREPARED[page.name](tmp_path)
     for block in blocks(page):
         if block.language == "text":
             check_output(block, output)

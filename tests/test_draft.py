@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from datetime import date, datetime
 from pathlib import Path
 
@@ -113,6 +114,25 @@ def test_columns_that_cannot_be_drafted_are_left_out_with_the_reason() -> None:
     assert "free text" in why["notes"]
     assert "the same value" in why["same"]
     assert "Ann" not in "".join(why.values())
+
+
+def test_a_column_without_a_name_is_left_out() -> None:
+    outline = outlined({"": [*range(30)], "x": [n % 3 for n in range(30)]})
+    assert "no name" in outline.left_out[""]
+    assert Schema.from_toml(outline.to_toml()).domain.names == ("x",)
+
+
+def test_lists_of_values_that_are_too_long_together_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys.modules["heterofedsyn.schema.draft"], "MOST_SCHEMA_BYTES", 4_000)
+    columns: dict[str, list[object]] = {
+        f"c{n}": [f"word {i % (n + 3)}" for i in range(900)] for n in range(30)
+    }
+    outline = outlined(columns)
+    assert outline.left_out
+    assert len(outline.schema().columns) + len(outline.left_out) == 30
+    assert {*outline.left_out} == {f"c{n}" for n in range(30 - len(outline.left_out), 30)}
 
 
 def test_a_table_of_which_nothing_can_be_drafted_is_refused_naming_every_column() -> None:

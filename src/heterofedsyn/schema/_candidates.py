@@ -72,8 +72,8 @@ class Sample:
     def add(self, batch: pa.RecordBatch, columns: Mapping[str, Seen]) -> None:
         """Keep some rows of a batch, given what its columns have held so far."""
         first = -self._seen % self.stride
-        kept = _words_only(batch, columns)
-        self._batches.append(kept.take(np.arange(first, batch.num_rows, self.stride)))
+        chosen = batch.take(np.arange(first, batch.num_rows, self.stride))
+        self._batches.append(_words_only(chosen, columns))
         self._seen += batch.num_rows
         while self.rows > MOST_SAMPLED:
             self.stride *= 2

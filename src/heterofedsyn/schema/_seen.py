@@ -26,6 +26,9 @@ MOST_VALUES = 20_000
 NULLS = ("NA", "N/A", "n/a", "NULL", "Null", "null", "None", "none", "#N/A", "-", "?", ".", "k.A.")
 """What people write for no value, in columns of numbers, dates and truth values."""
 
+MARKS = (",", ".", " ", "\u00a0", "\u202f", "'", "\u2019")
+"""What may stand in numbers besides digits."""
+
 _DAY = 86_400
 _PROBED = 100
 _MOST_DECIMALS = 6
@@ -122,15 +125,14 @@ class Seen:
         return [(way, reading) for (known, way), reading in self.readings.items() if known == kind]
 
     def _look(self, array: pa.Array) -> dict[tuple[str, Way], Reading]:
+        """What a batch holds, for every kind and way in which all of it can be read."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         text = _parsing.is_text(array.type)
         zeros = text and pc.any(pc.match_substring_regex(array, pattern=_LEADING_ZERO)).as_py()
         plain, nulls = without_nulls(array) if text else (array, frozenset())
-        some = plain[:_PROBED]
-        wordy = text and not pc.all(pc.match_substring_regex(_known(some), pattern="[0-9]")).as_py()
-        dates: dict[Way, bool] = {}
+        batch = _Batch(self.name, plain)
         found: dict[tuple[str, Way], Reading] = {}
         for kind, way in self.readings:
             if kind == "categorical":
@@ -142,22 +144,10 @@ class Seen:
                 continue
             if zeros and kind in ("integer", "number", "boolean"):
                 continue  # 00420 is a name made of digits, not a number
-            if way.options and (not text or wordy):
-                continue
-            if kind in ("date", "datetime"):  # both are read alike
-                if way not in dates:
-                    dates[way] = self._read(some, "datetime", way) is not None
-                if not dates[way]:
-                    continue
-            elif text and self._read(some, kind, way) is None:
-                continue
-            reading = self._read(plain, kind, way)
+            reading = batch.read(kind, way)
             if reading is not None:
                 found[kind, way] = reading.merge(Reading(nulls=nulls))
         return found
-
-    def _read(self, array: pa.Array, kind: str, way: Way) -> Reading | None:
-        return _read(way.read(array, kind, self.name), kind)
 
     def _track(self, array: pa.Array) -> None:
         """Whether values repeat, and of texts which there are, up to a limit."""
@@ -192,6 +182,56 @@ def flat(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.DictionaryArray):
         return _parsing.plain(array.dictionary).take(array.indices)
     return _parsing.plain(array)
+
+
+class _Batch:
+    """Cells of one column, each way of reading them tried no more often than need be."""
+
+    def __init__(self, name: str, array: pa.Array) -> None:
+        import pyarrow.compute as pc
+
+        self._name = name
+        self._array = array
+        self._some = array[:_PROBED]
+        self._text = _parsing.is_text(array.type)
+        self._as_said: dict[str, Reading | None] = {}
+        self._dates: dict[Way, bool] = {}
+        self._wordy, self._marks = False, set()
+        if self._text:
+            digits = pc.match_substring_regex(_known(self._some), pattern="[0-9]")
+            self._wordy = not pc.all(digits).as_py()
+            self._marks = {
+                mark for mark in MARKS if pc.any(pc.match_substring(array, mark)).as_py()
+            }
+
+    def read(self, kind: str, way: Way) -> Reading | None:
+        """All cells as one kind, or nothing if one of them is of another."""
+        if not way.options:
+            self._as_said[kind] = self._tried(kind, way)
+            return self._as_said[kind]
+        if not self._text or self._wordy:
+            return None
+        as_said = self._as_said.get(kind)
+        if kind in ("date", "datetime"):
+            # Where dates are read anyway, no option for them is looked for.
+            known = as_said is not None and not as_said.empty
+            return None if known else self._tried(kind, way)
+        options = dict(way.options)
+        same = not self._marks or (self._marks == {"."} and "decimal" not in options)
+        return as_said if same else self._tried(kind, way)
+
+    def _tried(self, kind: str, way: Way) -> Reading | None:
+        if kind in ("date", "datetime"):  # both are read alike
+            if way not in self._dates:
+                self._dates[way] = self._in_this_way(self._some, "datetime", way) is not None
+            if not self._dates[way]:
+                return None
+        elif self._text and self._in_this_way(self._some, kind, way) is None:
+            return None
+        return self._in_this_way(self._array, kind, way)
+
+    def _in_this_way(self, array: pa.Array, kind: str, way: Way) -> Reading | None:
+        return _read(way.read(array, kind, self._name), kind)
 
 
 def _known(text: pa.Array) -> pa.Array:

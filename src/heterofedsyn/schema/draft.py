@@ -23,7 +23,9 @@ from heterofedsyn.schema._seen import (
     Way,
     told_decimals,
 )
+from heterofedsyn.schema._settings import MOST_ALL_CODES
 from heterofedsyn.schema.outline import Entry, Options, Outline, option, settled
+from heterofedsyn.schema.schema import MOST_SCHEMA_BYTES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +77,7 @@ def draft(
         raise SchemaError("there are no rows to draft a schema from; pass a table with rows")
     comma = any(_needs_comma(seen) for seen in columns.values())
     chosen = {name: _choice(seen, comma=comma) for name, seen in columns.items()}
-    entries = tuple(_entry(seen, chosen[name]) for name, seen in columns.items())
+    entries = _within_limits([_entry(seen, chosen[name]) for name, seen in columns.items()])
     kept = [entry for entry in entries if not entry.left_out]
     if all(entry.settings["type"] == "key" for entry in kept):
         listed = "; ".join(f"column {e.name!r}: {e.left_out or 'a key'}" for e in entries)
@@ -169,6 +171,8 @@ def _compact(seen: Seen) -> tuple[str, Way, Reading] | None:
 
 def _entry(seen: Seen, choice: tuple[str, Way, Reading] | None) -> Entry:
     name = seen.name
+    if not name:
+        return Entry({"name": name}, "it has no name in the header; give it one there")
     if not seen.known:
         return Entry({"name": name}, "it holds no value here")
     if choice is None:
@@ -185,6 +189,25 @@ def _entry(seen: Seen, choice: tuple[str, Way, Reading] | None) -> Entry:
     if seen.known >= EVIDENCE and seen.rows == seen.known and _is_constant(seen, kind, reading):
         return Entry(settings, "all its rows hold the same value, so there is nothing to learn")
     return settled(Entry(settings, "", remarks))
+
+
+def _within_limits(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The entries without the longest lists of values, where all of them are too many."""
+    kept = list(entries)
+    lists = {
+        place: entry.settings["values"]
+        for place, entry in enumerate(kept)
+        if not entry.left_out and entry.settings.get("type") == "categorical"
+    }
+    letters = {place: sum(map(len, values)) + 8 * len(values) for place, values in lists.items()}
+    for place in sorted(letters, key=letters.__getitem__, reverse=True):
+        fine = sum(letters.values()) <= MOST_SCHEMA_BYTES // 4
+        if fine and sum(map(len, lists.values())) <= MOST_ALL_CODES // 2:
+            break
+        why = f"{len(lists.pop(place)):,} different texts, too many beside those of other columns"
+        letters.pop(place)
+        kept[place] = replace(kept[place], left_out=why)
+    return tuple(kept)
 
 
 def _limits(seen: Seen, kind: str, reading: Reading) -> dict[str, Any]:
