@@ -123,6 +123,7 @@ def classes(domain: Domain, seed: int) -> dict[str, tuple[Statistic, ...]]:
         "total": (Total(),),
         "one-way": (Flat((pair[0],)),),
         "haar": tuple(Haar((pair[0],), level) for level in range(levels)),
+        "grouped column": (Grouped((pair[0],), halves[:1]),),
         "pair": (Flat(pair),),
         "grouped pair": (Grouped(pair, halves),),
         "sketch of signs": (Sketched(pair, 10, seed),),
