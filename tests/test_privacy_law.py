@@ -77,10 +77,9 @@ def statistics(draw: st.DrawFn, domain: Domain) -> Statistic:
     if len(names) == 1:
         levels = [Haar((names[0],), level) for level in range(haar_levels(domain.size(names[0])))]
         single: list[Statistic] = [Total(), Flat(names), *levels]
-        groups = draw(
-            st.tuples(*[st.integers(0, domain.size(names[0]) - 1)] * domain.size(names[0]))
-        )
-        return draw(st.sampled_from([*single, Grouped(names, (groups,))]))
+        size = domain.size(names[0])
+        own = draw(st.tuples(*[st.integers(0, size - 1)] * size))
+        return draw(st.sampled_from([*single, Grouped(names, (own,))]))
     sketch = st.builds(
         Sketched,
         st.just(names),
