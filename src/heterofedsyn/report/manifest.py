@@ -31,7 +31,7 @@ def manifest_section(release: Release, folder: Path) -> Section:
             ("Sites", f"{len(run.sites):,}: {sites}"),
             ("Rows (noisy)", f"{run.noisy_total:,}"),
             ("Study (SHA-256 of its terms)", run.study),
-            ("Public schema (SHA-256 of what it says)", run.schema or release.schema.fingerprint),
+            _schema(release),
             ("Seed", str(run.seed)),
         )
     )
@@ -51,6 +51,13 @@ def manifest_section(release: Release, folder: Path) -> Section:
         )
     )
     return Section("manifest", "How this release was made", tuple(blocks))
+
+
+def _schema(release: Release) -> tuple[str, str]:
+    """The fingerprint of the public schema; an older release has but that which sites encode by."""
+    if release.run.schema:
+        return "Public schema (SHA-256 of what it says)", release.run.schema
+    return "Schema of the codes (SHA-256 of what it says)", release.schema.fingerprint
 
 
 def strangers(folder: Path) -> tuple[str, ...]:
