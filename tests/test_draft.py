@@ -30,7 +30,7 @@ from heterofedsyn.schema import (
     encode,
 )
 from heterofedsyn.schema._candidates import with_tables
-from heterofedsyn.schema.outline import Outline
+from heterofedsyn.schema.outline import Candidate, Entry, Outline
 from heterofedsyn.sources import open_source
 
 
@@ -184,7 +184,7 @@ def test_codes_are_categories_where_they_repeat() -> None:
     assert column.values == tuple(sorted({*codes}))
     outline = outlined({"icd": [*codes[:6_000]], "y": [1, 2] * 3_000})
     assert "too many" in outline.left_out["icd"]
-    assert '# type = "categorical"' in outline.to_toml()
+    assert '# type = "categorical"\n# values = ["...", "..."]' in outline.to_toml()
 
 
 def test_dates_are_dates_and_moments_are_moments() -> None:
@@ -324,6 +324,16 @@ def test_a_long_table_is_written_to_a_file_only_and_one_that_lacks_values_says_s
     head, table = tables["street-town.csv"]
     assert head == ("street", "town")
     assert table == dict(zip(street, town, strict=True))
+
+
+@given(st.text(min_size=1, max_size=5), st.lists(st.text(max_size=4), min_size=1, unique=True))
+def test_no_name_or_value_breaks_out_of_a_comment(name: str, values: list[str]) -> None:
+    usable = Entry({"name": f"{name} too", "type": "boolean"})
+    column = {"name": name, "type": "categorical", "values": values}
+    rule = Candidate({"never": {name: values, f"{name} too": True}}, f"because of {name}")
+    outline = Outline((Entry(column, f"it is {name}", (name,)), usable), candidates=(rule,))
+    assert Schema.from_toml(outline.to_toml()) == outline.schema()
+    assert len(outline.schema().columns) == 1
 
 
 def test_no_rows_give_no_schema() -> None:
