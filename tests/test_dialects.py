@@ -23,7 +23,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn import FederatedSynthesizer
+from heterofedsyn.errors import DataError, PrivacyRefusal, UsageError
 from heterofedsyn.schema import Encoded, Schema, encode
 from heterofedsyn.schema.table import columns_of
 from heterofedsyn.sources import (
@@ -375,8 +376,14 @@ ODD = [
 FITTING = "1.234;70,5;Chirurgie;Ja;1.2.2003;31.12.2025"
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-16-le", "gb18030"])
-@pytest.mark.parametrize("place", range(6))
+@pytest.mark.parametrize(
+    ("encoding", "place"),
+    [
+        *(("utf-8", place) for place in range(6)),
+        *((encoding, 1) for encoding in ("cp1252", "utf-16-le", "gb18030")),
+        *((encoding, 2) for encoding in ("cp1252", "utf-16-le", "gb18030")),
+    ],
+)
 def test_a_row_is_read_alone_as_among_others(
     tmp_path: Path, encoding: str, place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -451,6 +458,7 @@ def test_a_location_with_a_dialect_is_one_everywhere(
         with pytest.raises(UsageError, match="would count twice"):
             check_apart([text, other])
     assert with_options("raw.csv", "") == "raw.csv"
+    assert with_options('raw.csv?quote="', "null=NA") == 'raw.csv?quote="&null=NA'
     assert with_options(with_options("raw.csv", "delimiter=;"), "decimal=,&null=NA") == text
 
 
@@ -507,6 +515,44 @@ def test_options_that_mean_nothing_are_refused_in_one_line(
     assert "\n" not in said
 
 
+PIECES = [
+    *("delimiter", "quote", "encoding", "decimal", "thousands", "date", "null", "nul"),
+    *(
+        "=",
+        "=",
+        "=",
+        "&",
+        "&",
+        ".",
+        ",",
+        ";",
+        "%d",
+        "%m",
+        "%Y",
+        "%H:%M",
+        "%2C",
+        "%ff",
+        "%",
+        "a",
+        "é",
+    ),
+    *("utf-16", "cp037", "tab", "space", "none", "\ud800", "\0", "/", "#", " "),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_any_options_are_read_or_refused_in_one_line(options: str) -> None:
+    text, refused = f"/nowhere/raw.csv?{options}", ""
+    try:
+        place = anchored(text)
+    except UsageError as refusal:
+        refused = str(refusal)
+    assert "\n" not in refused
+    if not refused:
+        assert anchored(place) == place
+        assert name_of(text) in (text, "/nowhere/raw.csv")
+
+
 @pytest.mark.parametrize(
     "text", ["lake.duckdb?decimal=,#t", "duckdb:lake.db?null=x#t", "postgresql://h/d?date=x#t"]
 )
@@ -535,6 +581,8 @@ def failure(place: str) -> str:
         ("größe,b\n1,2\n".encode("cp1252"), "", "add ?encoding=cp1252 to the location"),
         ("a,b\n1,größe\n".encode("cp1252"), "", "add ?encoding=cp1252 to the location"),
         ("a,b\n1,2\n".encode("utf-16"), "", "add ?encoding=utf-16 to the location"),
+        ("größe;b\n1;2\n".encode("cp1252"), "", "add ?encoding=cp1252&delimiter=; to the location"),
+        ("a\tb\n1\t2\n".encode("utf-16"), "", "add ?encoding=utf-16&delimiter=tab to the location"),
         (b"a,b\n1,\x81\n", "?encoding=cp1252", "row 2 (the header is row 1) is not cp1252"),
         ("a,b\n1,5,2\n", "", "numbers with decimal commas need quotes"),
         ("a;b\n1\n", "?delimiter=;", "add the missing semicolons"),
@@ -603,3 +651,18 @@ def test_a_table_without_a_location_has_no_remedy() -> None:
     stream = open_source(pa.table({"age": ["1,5"]}).to_reader())
     assert remedy(stream, {"age": "number"}) is None
     assert sum(batch.num_rows for batch in stream.batches()) == 1
+
+
+@pytest.mark.filterwarnings("ignore::heterofedsyn.errors.HeterofedsynWarning")
+def test_people_that_are_not_named_are_nobody_in_any_dialect(tmp_path: Path) -> None:
+    schema = Schema.of({"columns": [{"name": "bmi", "type": "number", "min": 10, "max": 60}]})
+    for site in ("north", "south"):
+        rows = [f"{site}{place};2{place % 10},5" for place in range(40)] + ["k.A.;25,5"] * 3
+        (tmp_path / f"{site}.csv").write_text("\n".join(["person;bmi", *rows, ""]))
+    usual: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-9, "noise_seed": 1, "unit": "person"}
+    synthesizer = FederatedSynthesizer(schema, method="independent", **usual)
+    options = "delimiter=;&decimal=,"
+    with pytest.raises(PrivacyRefusal):
+        synthesizer.fit({s: f"{tmp_path}/{s}.csv?{options}" for s in ("north", "south")})
+    options += "&null.person=k.A."
+    synthesizer.fit({s: f"{tmp_path}/{s}.csv?{options}" for s in ("north", "south")})

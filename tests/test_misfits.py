@@ -127,6 +127,14 @@ def test_a_wrong_unit_is_found_though_every_row_fits(owner: Owner) -> None:
     owner.check("--data", grams, "--most-clamped", "1")
 
 
+def test_a_wrong_unit_is_found_in_a_column_that_is_mostly_missing(owner: Owner) -> None:
+    bmi = {"name": "bmi", "type": "number", "min": 10, "max": 60, "nullable": True}
+    Schema.of({"columns": [bmi]}).save(owner.place / "schema.toml")
+    rows = owner.write("rows.csv", *["female,birth,\n"] * 90, *["female,birth,3\n"] * 10)
+    _, err = owner.check("--data", rows, code=1)
+    assert "column 'bmi': of 10 values 10 below its range" in err
+
+
 def test_another_dialect_gets_its_remedy(owner: Owner) -> None:
     text = "sex;why;bmi\n" + "female;birth;22,5\n" * 20
     (owner.place / "comma.csv").write_text(text)
@@ -147,12 +155,14 @@ def test_exactly_the_share_passes_and_one_row_more_does_not(
     rows: int, dropped: int, below: int, above: int
 ) -> None:
     dropped = min(rows, dropped)
-    fit = Fit(rows_read=rows, rows_dropped=dropped, clamped={"bmi": (below, above)})
+    fit = Fit(
+        rows_read=rows, rows_dropped=dropped, clamped={"bmi": (below, above)}, values={"bmi": rows}
+    )
     if 20 * dropped > rows or 5 * (below + above) > rows:
         with pytest.raises(DataError):
-            Tolerance().check(fit)
+            Tolerance().check(fit, STAYS)
     else:
-        Tolerance().check(fit)
+        Tolerance().check(fit, STAYS)
 
 
 @pytest.mark.parametrize("share", ["-0.1", "1.1", "nan"])
@@ -197,6 +207,7 @@ def test_a_site_is_not_made_of_rows_that_do_not_fit_and_a_preview_of_them_fails(
     for words in ((), ("--json",)):
         out, err = owner(*preview, *words, code=1)
         assert "30 of 100 rows do not fit" in err.splitlines()[-1]
+        assert "(breaks rule 1: 30); rule 1 says: never sex" in err.splitlines()[-1]
     assert json.loads(out)["rules"] == {"1": 30}
     assert "rule 1 (never sex" in details.read_text()
     owner(*preview, "--most-misfit", "0.3")

@@ -201,6 +201,14 @@ def test_a_table_of_which_half_does_not_fit_is_refused_unless_that_is_allowed(
     assert told.exit_code == 0
 
 
+def test_rules_that_half_of_a_table_breaks_are_said_in_the_refusal() -> None:
+    rules = [{"never": {"sick": True, "age": {"above": 3}}}]
+    schema = Schema.of({"columns": [AGE, SICK], "rules": rules})
+    frame = table(40).assign(sick=True)
+    with pytest.raises(DataError, match=r"breaks rule 1: 36\).*; rule 1 says: never sick .* age"):
+        synthesizer(schema).fit(frame)
+
+
 def test_less_than_half_is_a_warning() -> None:
     with pytest.warns(HeterofedsynWarning, match="19 rows do not fit"):
         synthesizer().fit(spoilt(0.475))

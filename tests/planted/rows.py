@@ -115,8 +115,8 @@ def _(true: Any, source: Any, say: Any) -> Any:
     "an open quote",
 )
 @instead_of(at.csv_file._reader)
-def _(true: Any, path: Any, kinds: Any, lines: Any, *how: Any) -> Any:
-    return true(path, kinds, None, *how)
+def _(true: Any, path: Any, dialect: Any, kinds: Any, lines: Any, *how: Any) -> Any:
+    return true(path, dialect, kinds, None, *how)
 
 
 @a_line_among(

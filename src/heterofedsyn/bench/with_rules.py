@@ -151,7 +151,7 @@ def _compared(
     broken = []
     for seed in range(seeds):
         for ruled in (True, False):
-            made = _release(schema if ruled else plain, rows, method, epsilon, seed)
+            made = release_of(schema if ruled else plain, rows, method, epsilon, seed)
             apart = total_variation(real, encode(plain, made.to_batches()).table)
             found[ruled].append(apart.two_way)
             tied[ruled].append(mean(apart.pairs[pair] for pair in spoken))
@@ -162,7 +162,8 @@ def _compared(
     return Compared(name, tuple(found[False]), tuple(found[True]), pairs, mean(broken))
 
 
-def _release(schema: Schema, rows: pa.Table, method: str, epsilon: float, seed: int) -> pa.Table:
+def release_of(schema: Schema, rows: pa.Table, method: str, epsilon: float, seed: int) -> pa.Table:
+    """The rows of a release over five sites, trust local."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SimulatedNoiseWarning)
         synthesizer = FederatedSynthesizer(

@@ -19,7 +19,7 @@ MostClamped = Annotated[
     float,
     typer.Option(
         metavar="SHARE",
-        help="Share of rows that may lie outside of a column's range before this fails.",
+        help="Share of a column's values that may lie outside of its range before this fails.",
     ),
 ]
 

@@ -34,6 +34,7 @@ class Fit:
             in several.
         rules: how many rows break each rule, by its number; of those all of whose cells fit.
         clamped: for each column, how many numbers lie below and above its range.
+        values: for each column with a range, how many numbers there are, inside of it or not.
         places: the numbers of the first rows, from 1, that do not fit, by column (or rule) and
             reason.
         rows_over: rows that fit but exceed what one unit may contribute.
@@ -44,6 +45,7 @@ class Fit:
     misfits: dict[str, dict[str, int]] = field(default_factory=dict)
     rules: dict[int, int] = field(default_factory=dict)
     clamped: dict[str, tuple[int, int]] = field(default_factory=dict)
+    values: dict[str, int] = field(default_factory=dict)
     places: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     rows_over: int = 0
 
@@ -78,6 +80,7 @@ class Fit:
             misfits={name: dict(why) for name, why in misfits.items()},
             rules=dict(Counter(self.rules) + Counter(other.rules)),
             clamped=clamped,
+            values=dict(Counter(self.values) + Counter(other.values)),
             rows_over=self.rows_over + other.rows_over,
         )
 
@@ -101,6 +104,7 @@ class FitCount:
         self._misfits: dict[str, Counter[str]] = {}
         self._rules: Counter[int] = Counter()
         self._clamped: dict[str, tuple[int, int]] = {}
+        self._values: Counter[str] = Counter()
         self._places: dict[tuple[str, str], list[int]] = {}
 
     @property
@@ -116,6 +120,7 @@ class FitCount:
             misfits={name: why for name, why in misfits.items() if why},
             rules={number: many for number, many in sorted(self._rules.items()) if many},
             clamped={name: both for name, both in self._clamped.items() if any(both)},
+            values=dict(self._values),
             places={why: rows for why, rows in self._places.items() if rows},
             rows_over=self.rows_over,
         )
@@ -141,6 +146,7 @@ class FitCount:
             self._note(name, MISSING, wrong & reading.missing)
             self._note(name, schema.column(name).misread, wrong & ~reading.missing)
             if reading.below is not None and reading.above is not None:
+                self._values[name] += int(np.count_nonzero(reading.fits & ~reading.missing))
                 below, above = self._clamped.get(name, (0, 0))
                 self._clamped[name] = (
                     below + int(np.count_nonzero(reading.below)),

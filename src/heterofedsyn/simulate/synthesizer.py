@@ -36,7 +36,7 @@ from heterofedsyn.simulate.run import POOLED, Watcher, run_study, site_names
 from heterofedsyn.simulate.site_column import SiteColumn
 from heterofedsyn.simulate.split import MOST_SITES, split
 from heterofedsyn.site.counting import Counted, count
-from heterofedsyn.site.misfits import dialect_hint
+from heterofedsyn.site.misfits import dialect_hint, rules_said
 from heterofedsyn.sources import Source, Watch, check_apart, open_source, read, unwatched
 from heterofedsyn.sources.spark_table import SparkSource
 
@@ -254,6 +254,7 @@ class FederatedSynthesizer:
             return
         places = [open_source(table) for table in tables if isinstance(table, str | os.PathLike)]
         hint = dialect_hint(fit, places, self.schema) or "see `heterofedsyn schema check`"
+        hint = "; ".join([*rules_said(fit, self.schema), hint])
         found = f"{fit.describe()}, of {fit.rows_read:,}" if fit.rows_read else "it has no rows"
         raise DataError(
             f"{name}: {found}; {hint}; or, if that is as it should be, go on with "

@@ -21,6 +21,9 @@ MOST_MISFIT = 0.05
 MOST_CLAMPED = 0.2
 
 _REMEDY = "mend the rows, or widen the schema: `other`, `nullable`, the type"
+_MOST_SAID = 3
+"""Rules in one line."""
+
 _MOST_BYTES = 2**24
 """Of a file of details."""
 
@@ -40,11 +43,11 @@ class Checked(Fit):
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How much of a table may be wrong before its owner is stopped, as shares of its rows.
+    """How much of a table may be wrong before its owner is stopped.
 
     Attributes:
-        misfit: rows that do not fit.
-        clamped: values of one column that lie outside of its range.
+        misfit: share of its rows that do not fit.
+        clamped: share of one column's values, missing ones apart, that lie outside of its range.
     """
 
     misfit: float = MOST_MISFIT
@@ -55,7 +58,7 @@ class Tolerance:
             if not 0 <= share <= 1:
                 raise UsageError(f"--most-{name} ({share:g}) must be a share in 0..1")
 
-    def check(self, fit: Fit, hint: str | None = None) -> None:
+    def check(self, fit: Fit, schema: Schema, hint: str | None = None) -> None:
         """Refuse rows of which too many are wrong.
 
         Args:
@@ -68,14 +71,15 @@ class Tolerance:
             fits = "does" if fit.rows_dropped == 1 else "do"
             raise DataError(
                 f"{fit.rows_dropped:,} of {count(fit.rows_read, 'row')} {fits} not fit, more than "
-                f"{100 * self.misfit:g} % ({fit.reasons}); {hint or _REMEDY}"
+                f"{100 * self.misfit:g} % ({fit.reasons}); "
+                f"{'; '.join([*rules_said(fit, schema), hint or _REMEDY])}"
             )
         for name, (below, above) in fit.clamped.items():
-            if below + above > self.clamped * fit.rows_read:
+            if below + above > self.clamped * fit.values[name]:
                 raise DataError(
-                    f"column {name!r}: of {count(fit.rows_read, 'value')} {side(below, above)} its "
-                    f"range, more than {100 * self.clamped:g} %; see whether it is in the "
-                    "schema's unit, or widen min and max"
+                    f"column {name!r}: of {count(fit.values[name], 'value')} "
+                    f"{side(below, above)} its range, more than {100 * self.clamped:g} %; see "
+                    "whether it is in the schema's unit, or widen min and max"
                 )
 
 
@@ -87,6 +91,12 @@ def side(below: int, above: int) -> str:
     """
     sides = ((below, "below"), (above, "above"))
     return " and ".join(f"{many:,} {where}" for many, where in sides if many)
+
+
+def rules_said(fit: Fit, schema: Schema) -> list[str]:
+    """What the rules say that most rows break, the first few of them."""
+    most = sorted(fit.rules, key=lambda number: (-fit.rules[number], number))[:_MOST_SAID]
+    return [f"rule {number} says: {schema.rules[number - 1].words}" for number in most]
 
 
 def dialect_hint(fit: Fit, sources: Iterable[Source], schema: Schema) -> str | None:

@@ -70,7 +70,8 @@ class CsvSource(Source):
         if not names:
             raise DataError(f"{path}: {trouble}") from None
         if any(NO_TEXT in name for name in names):
-            raise DataError(f"{path}: the header {foreign_text(path, dialect)}")
+            header = dialect.delimiter.join(names)
+            raise DataError(f"{path}: the header {foreign_text(path, dialect, header)}")
         if len(names) == 1 and (other := separator_in(names[0], dialect)):
             raise DataError(f"{path}: found one column, {other}")
         source = cls(path, check_names(str(path), names), multiline, dialect=dialect)

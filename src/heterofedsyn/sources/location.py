@@ -223,8 +223,8 @@ def with_options(text: str, options: str) -> str:
     """
     if not options:
         return text
-    more = f"{text}{'?' if parse(text).dialect == Dialect() else '&'}{options}"
-    return check_location(more)
+    mark = "?" if text.endswith(parse(text).name) else "&"
+    return check_location(f"{text}{mark}{options}")
 
 
 def split_name(text: str) -> tuple[str | None, str]:

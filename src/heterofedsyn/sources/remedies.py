@@ -18,31 +18,45 @@ _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 def separator_in(header: str, dialect: Dialect) -> str | None:
     """What seems to stand between the cells of a header, if it is not what should, and a remedy."""
-    counts = {mark: header.count(mark) for mark in _SEPARATORS if mark != dialect.delimiter}
-    mark = max(counts, key=counts.__getitem__)
-    if counts[mark] <= header.count(dialect.delimiter):
+    mark = _separator(header, dialect)
+    if mark is None:
         return None
     return (
         f"whose cells seem to be separated by {mark!r}; "
-        f"{say('delimiter', _SEPARATORS[mark], dialect)}, or save the file with "
+        f"{_say(dialect, delimiter=_SEPARATORS[mark])}, or save the file with "
         f"{_NAMES.get(dialect.delimiter, 'its delimiter')}"
     )
 
 
-def foreign_text(path: Path, dialect: Dialect) -> str:
-    """That bytes are no text in the encoding that is given, and which one it may be."""
+def foreign_text(path: Path, dialect: Dialect, header: str = "") -> str:
+    """That bytes are no text in the encoding that is given, and which one it may be.
+
+    Args:
+        header: all of it, if it is the header that is no text.
+    """
     if dialect.encoding != "utf-8":
         return f"is not {dialect.encoding}; mend the encoding of the location, or save it as UTF-8"
-    wide = _start(path) in _WIDE
-    option = say("encoding", "utf-16" if wide else "cp1252", dialect)
-    return f"is not UTF-8; {option}{'' if wide else ' (of Windows)'}, or save the file as UTF-8"
+    wide, mark = _start(path) in _WIDE, _separator(header, dialect)
+    options = {"encoding": "utf-16" if wide else "cp1252"}
+    if mark is not None:
+        options["delimiter"] = _SEPARATORS[mark]
+    windows = "" if wide else " (cp1252 is that of Windows)"
+    return f"is not UTF-8; {_say(dialect, **options)}{windows}, or save the file as UTF-8"
 
 
-def say(key: str, value: str, dialect: Dialect) -> str:
+def _separator(header: str, dialect: Dialect) -> str | None:
+    """What there is more of in a header than of what should stand between its cells."""
+    counts = {mark: header.count(mark) for mark in _SEPARATORS}
+    mark = max(counts, key=counts.__getitem__)
+    return mark if counts[mark] > header.count(dialect.delimiter) else None
+
+
+def _say(dialect: Dialect, **options: str) -> str:
     """How to say something of a whole file."""
-    if getattr(dialect, key) != getattr(Dialect(), key):
-        return f"write {key}={value} into the location"
-    return f"add {'?' if dialect == Dialect() else '&'}{key}={value} to the location"
+    said = "&".join(f"{key}={value}" for key, value in options.items())
+    if any(getattr(dialect, key) != getattr(Dialect(), key) for key in options):
+        return f"write {said} into the location"
+    return f"add {'?' if dialect == Dialect() else '&'}{said} to the location"
 
 
 def mend_cells(dialect: Dialect, surplus: int) -> str:

@@ -63,7 +63,7 @@ def check(
     if details is not None and write_details(details, fit, public):
         note(f"the first rows that do not fit are named in {details}, which only you can read")
     hint = dialect_hint(fit, sources, public)
-    tolerance.check(fit, hint)
+    tolerance.check(fit, public, hint)
     if sources and not as_json:
         say(f"{_counted(fit.rows_read, fit.rows_dropped)} is exact: do not publish it")
     if hint is not None:

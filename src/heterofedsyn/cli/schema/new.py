@@ -22,10 +22,10 @@ def new(
     values: Values = None,
     overwrite: OverwriteFile = False,
 ) -> None:
-    """Write a skeleton to be filled in, where there are no public rows.
+    """Write a skeleton to be filled in.
 
-    It loads once every column has a type and what the type needs; until then an error names the
-    first that has not. Ranges and values given here are filled in already.
+    For where there are no public rows. It loads once every column has a type and what that needs;
+    until then an error names the first that has not. Ranges and values given here are filled in.
     """
     from heterofedsyn._words import count
     from heterofedsyn.schema.outline import skeleton

@@ -89,7 +89,7 @@ def preview(
             say(f"it would be refused: {refusal}")
     keep_details(settings, checked, asked.encoding)
     hint = dialect_hint(checked, [source], asked.encoding)
-    tolerance.check(checked, hint)
+    tolerance.check(checked, asked.encoding, hint)
     if hint is not None:
         note(f"remark: {hint}")
 

@@ -119,7 +119,7 @@ def init(
     checked = check_rows(source, public, unit, 1)
     hint = dialect_hint(checked, [source], public)
     try:
-        tolerance.check(checked, hint)
+        tolerance.check(checked, public, hint)
     except DataError:
         show_misfits(checked, public)
         note("no site was made; `heterofedsyn schema check --details FILE` tells which rows it is")
