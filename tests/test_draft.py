@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from datetime import date, datetime
+from datetime import date, datetime, time
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +114,37 @@ def test_columns_that_cannot_be_drafted_are_left_out_with_the_reason() -> None:
     assert "free text" in why["notes"]
     assert "the same value" in why["same"]
     assert "Ann" not in "".join(why.values())
+
+
+@pytest.mark.parametrize(
+    ("array", "why"),
+    [
+        (pa.array([0, 1] * 20).cast(pa.float16()), None),
+        (pa.array([2**63, 2**63 + 1] * 20, pa.uint64()), "same value"),  # both are clamped
+        (pa.array([f"v{i % 3}" for i in range(40)], pa.string_view()), None),
+        (pa.array([f"v{i % 3}" for i in range(40)]).dictionary_encode(), None),
+        (pa.array([i % 3 for i in range(40)]).dictionary_encode(), None),
+        (pa.array([1.5, float("nan")] * 20), None),
+        (pa.array([float("nan")] * 40), "no value"),
+        (pa.array([1e308, -1e308] * 20), "too wide"),
+        (pa.array([2**62, -(2**62)] * 20), None),
+        (pa.array([time(1, i) for i in range(40)]), "of a type"),
+        (pa.array([b"x"] * 40), "of a type"),
+        (pa.nulls(40), "no value"),
+        (pa.array([""] * 40), "no value"),
+        (pa.array(["0000-01-01", "9999-12-31"] * 20), None),
+        (
+            pa.array([datetime(2024, 1, 1, 1, i) for i in range(40)], pa.timestamp("ns", "UTC")),
+            None,
+        ),
+    ],
+)
+def test_a_column_of_any_type_is_drafted_or_left_out(array: pa.Array, why: str | None) -> None:
+    batch = pa.record_batch({"x": array, "usable": [n % 2 for n in range(40)]})
+    outline = draft([batch])
+    assert (why or "") in outline.left_out.get("x", "")
+    assert ("x" in outline.left_out) == (why is not None)
+    assert encode(outline.schema(), [batch]).describe() is None
 
 
 def test_a_column_without_a_name_is_left_out() -> None:
