@@ -126,6 +126,16 @@ def test_a_page_runs_from_top_to_bottom_in_an_empty_folder(page: Path, tmp_path:
             assert block.language == "toml", f"{page.name}:{block.line}: nothing runs this block"
 
 
+def test_a_raw_export_becomes_a_release_in_five_commands() -> None:
+    page = (ROOT / "docs" / "schema.md").read_text("utf-8")
+    section = page.partition("## From a file to a release\n")[2].partition("\n## ")[0]
+    shell = "".join(re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL))
+    commands = shell.splitlines()
+    assert len(commands) <= 5
+    assert not any("raw.csv" in line for line in commands if not line.startswith("heterofedsyn "))
+    assert any(line.startswith("heterofedsyn simulate ") for line in commands)
+
+
 def test_every_make_target_named_is_there() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     there = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))

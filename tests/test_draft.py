@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from datetime import date, datetime
+from datetime import date, datetime, time
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +30,7 @@ from heterofedsyn.schema import (
     encode,
 )
 from heterofedsyn.schema._candidates import with_tables
-from heterofedsyn.schema.outline import Outline
+from heterofedsyn.schema.outline import Candidate, Entry, Outline
 from heterofedsyn.sources import open_source
 
 
@@ -116,6 +116,37 @@ def test_columns_that_cannot_be_drafted_are_left_out_with_the_reason() -> None:
     assert "Ann" not in "".join(why.values())
 
 
+@pytest.mark.parametrize(
+    ("array", "why"),
+    [
+        (pa.array([0, 1] * 20).cast(pa.float16()), None),
+        (pa.array([2**63, 2**63 + 1] * 20, pa.uint64()), "same value"),  # both are clamped
+        (pa.array([f"v{i % 3}" for i in range(40)], pa.string_view()), None),
+        (pa.array([f"v{i % 3}" for i in range(40)]).dictionary_encode(), None),
+        (pa.array([i % 3 for i in range(40)]).dictionary_encode(), None),
+        (pa.array([1.5, float("nan")] * 20), None),
+        (pa.array([float("nan")] * 40), "no value"),
+        (pa.array([1e308, -1e308] * 20), "too wide"),
+        (pa.array([2**62, -(2**62)] * 20), None),
+        (pa.array([time(1, i) for i in range(40)]), "of a type"),
+        (pa.array([b"x"] * 40), "of a type"),
+        (pa.nulls(40), "no value"),
+        (pa.array([""] * 40), "no value"),
+        (pa.array(["0000-01-01", "9999-12-31"] * 20), None),
+        (
+            pa.array([datetime(2024, 1, 1, 1, i) for i in range(40)], pa.timestamp("ns", "UTC")),
+            None,
+        ),
+    ],
+)
+def test_a_column_of_any_type_is_drafted_or_left_out(array: pa.Array, why: str | None) -> None:
+    batch = pa.record_batch({"x": array, "usable": [n % 2 for n in range(40)]})
+    outline = draft([batch])
+    assert (why or "") in outline.left_out.get("x", "")
+    assert ("x" in outline.left_out) == (why is not None)
+    assert encode(outline.schema(), [batch]).describe() is None
+
+
 def test_a_column_without_a_name_is_left_out() -> None:
     outline = outlined({"": [*range(30)], "x": [n % 3 for n in range(30)]})
     assert "no name" in outline.left_out[""]
@@ -184,7 +215,7 @@ def test_codes_are_categories_where_they_repeat() -> None:
     assert column.values == tuple(sorted({*codes}))
     outline = outlined({"icd": [*codes[:6_000]], "y": [1, 2] * 3_000})
     assert "too many" in outline.left_out["icd"]
-    assert '# type = "categorical"' in outline.to_toml()
+    assert '# type = "categorical"\n# values = ["...", "..."]' in outline.to_toml()
 
 
 def test_dates_are_dates_and_moments_are_moments() -> None:
@@ -324,6 +355,16 @@ def test_a_long_table_is_written_to_a_file_only_and_one_that_lacks_values_says_s
     head, table = tables["street-town.csv"]
     assert head == ("street", "town")
     assert table == dict(zip(street, town, strict=True))
+
+
+@given(st.text(min_size=1, max_size=5), st.lists(st.text(max_size=4), min_size=1, unique=True))
+def test_no_name_or_value_breaks_out_of_a_comment(name: str, values: list[str]) -> None:
+    usable = Entry({"name": f"{name} too", "type": "boolean"})
+    column = {"name": name, "type": "categorical", "values": values}
+    rule = Candidate({"never": {name: values, f"{name} too": True}}, f"because of {name}")
+    outline = Outline((Entry(column, f"it is {name}", (name,)), usable), candidates=(rule,))
+    assert Schema.from_toml(outline.to_toml()) == outline.schema()
+    assert len(outline.schema().columns) == 1
 
 
 def test_no_rows_give_no_schema() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -44,8 +45,8 @@ def drafted(desk: Desk, location: str, *arguments: str) -> tuple[Schema, str]:
     """What is drafted from a file, and the location that it says to write."""
     ask = ("schema", "draft", "--public", "--data", location, "--out", "new.toml", "--overwrite")
     assert desk.run(*ask, *arguments) == 0, desk.err
-    named = re.search(r"write '(.*)'$", desk.err, re.MULTILINE)
-    return Schema.load("new.toml"), named[1] if named else location
+    named = re.search(r"are read, write (.*)$", desk.err, re.MULTILINE)
+    return Schema.load("new.toml"), shlex.split(named[1])[0] if named else location
 
 
 def misfits(schema: Schema, location: str) -> str | None:

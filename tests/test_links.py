@@ -40,11 +40,19 @@ FILES = {
     "report": ("report", "real", "--overwrite", "--out"),
     "internal report": ("report", "real", "--real", "d.csv", "--overwrite", "--out"),
     "schema draft": ("schema", "draft", "--data", "d.csv", "--public", "--overwrite", "--out"),
+    "schema new": ("schema", "new", "--columns", "a,b", "--overwrite", "--out"),
+    "schema export": ("schema", "export", "s.toml", "--format", "sdv", "--overwrite", "--out"),
     "study new": ("study", "new", *STUDY, "--site", "a", "--site", "b", "--overwrite", "--out"),
     "bench scale": ("bench", "scale", "--rows", "10000", "--overwrite", "--table"),
     "audit": ("audit", "--overwrite", "--html"),
 }
-ENDINGS = {"sample": ".csv", "bench scale": ".csv", "schema draft": ".toml", "study new": ".toml"}
+ENDINGS = {
+    "sample": ".csv",
+    "bench scale": ".csv",
+    "schema draft": ".toml",
+    "schema new": ".toml",
+    "study new": ".toml",
+}
 
 
 @pytest.fixture(scope="module")

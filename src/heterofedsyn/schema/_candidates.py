@@ -72,8 +72,8 @@ class Sample:
     def add(self, batch: pa.RecordBatch, columns: Mapping[str, Seen]) -> None:
         """Keep some rows of a batch, given what its columns have held so far."""
         first = -self._seen % self.stride
-        chosen = batch.take(np.arange(first, batch.num_rows, self.stride))
-        self._batches.append(_words_only(chosen, columns))
+        rows = np.arange(first, batch.num_rows, self.stride)
+        self._batches.append(_words_only(batch, columns, rows))
         self._seen += batch.num_rows
         while self.rows > MOST_SAMPLED:
             self.stride *= 2
@@ -251,19 +251,20 @@ def with_tables(
     return tuple(named), tables
 
 
-def _words_only(batch: pa.RecordBatch, columns: Mapping[str, Seen]) -> pa.RecordBatch:
-    """What may turn out to be categories or dates, as codes of words; else nothing."""
+def _words_only(
+    batch: pa.RecordBatch, columns: Mapping[str, Seen], rows: Integers
+) -> pa.RecordBatch:
+    """What may turn out to be categories or dates in some rows, as codes of words; else nothing."""
     import pyarrow as pa
 
     arrays = {}
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
-        seen = columns[name]
+        seen, values = columns[name], flat(array)
         few = seen.values is not None and len(seen.values) <= MOST_VALUES
-        values = flat(array)
         moments = pa.types.is_date(values.type) or pa.types.is_timestamp(values.type)
         if moments or (few and (pa.types.is_boolean(values.type) or _parsing.is_text(values.type))):
-            words = _parsing.words(values).cast(pa.string())
+            words = _parsing.words(values.take(pa.array(rows))).cast(pa.string())
         else:
-            words = pa.nulls(batch.num_rows, pa.string())
+            words = pa.nulls(len(rows), pa.string())
         arrays[name] = words.dictionary_encode()
     return pa.record_batch(arrays)

@@ -173,7 +173,7 @@ def _entry(seen: Seen, choice: tuple[str, Way, Reading] | None) -> Entry:
     name = seen.name
     if not name:
         return Entry({"name": name}, "it has no name in the header; give it one there")
-    if not seen.known:
+    if not seen.known or (choice is None and seen.readings):
         return Entry({"name": name}, "it holds no value here")
     if choice is None:
         why = "its cells are of a type that no column can hold, or of several"
@@ -186,7 +186,7 @@ def _entry(seen: Seen, choice: tuple[str, Way, Reading] | None) -> Entry:
         return left_out
     settings = {"name": name, "type": kind, **_limits(seen, kind, reading), **nullable}
     remarks = _remarks(seen, kind, way)
-    if seen.known >= EVIDENCE and seen.rows == seen.known and _is_constant(seen, kind, reading):
+    if seen.known >= EVIDENCE and not nullable and _is_constant(seen, kind, reading):
         return Entry(settings, "all its rows hold the same value, so there is nothing to learn")
     return settled(Entry(settings, "", remarks))
 
@@ -309,7 +309,7 @@ def _moment(second: int) -> datetime:
 
 def _outwards(low: float, high: float) -> tuple[float, float]:
     """The range widened to round numbers, by at most a hundredth of itself at each end."""
-    if low == high:
+    if low == high or not math.isfinite(high - low):
         return low, high
     step = Decimal(1).scaleb(math.floor(math.log10(high - low)) - 2)
     floor = Decimal(repr(low)).quantize(step, ROUND_FLOOR)

@@ -63,15 +63,14 @@ class Entry:
 
     def to_toml(self) -> str:
         """The table, with a comment where something is to be done."""
-        text = to_toml({"columns": [self.settings]})
-        for key, hint in self.lacking.items():
-            kinds = f": one of {_TYPES}" if key == "type" else ""
-            text += f"# {key} = {hint}   # to be filled in{kinds}\n"
-        remarks = "".join(_comment(remark) for remark in self.remarks)
-        if not self.left_out:
-            return remarks + text
-        lines = "".join(f"# {line}\n" for line in text.splitlines())
-        return _comment(f"left out: {self.left_out}") + remarks + lines
+        lines = _lines({"columns": [self.settings]})
+        kinds = f": one of {_TYPES}" if "type" in self.lacking else ""
+        to_do = [f"{key} = {hint}   # to be filled in{kinds}" for key, hint in self.lacking.items()]
+        if self.left_out:
+            to_do, lines = [*lines, *to_do], []
+        why = (f"left out: {self.left_out}",) if self.left_out else ()
+        remarks = "".join(_comment(remark) for remark in (*why, *self.remarks))
+        return remarks + "".join([*(f"{n}\n" for n in lines), *(f"# {n}\n" for n in to_do)])
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class Candidate:
         if not isinstance(table, str) and len(table) > _MOST_INLINE:
             said = {**said, "table": "..."}
             why += "; `schema draft --tables DIR` writes the table"
-        lines = to_toml({"rules": [_one_line({kind: said})]}).splitlines()
+        lines = _lines({"rules": [_one_line({kind: said})]})
         return _comment(why) + "".join(f"# {line}\n" for line in lines)
 
 
@@ -188,6 +187,11 @@ def _one_line(rule: Mapping[str, Any]) -> dict[str, Any]:
     return {
         kind: Inline(said) if isinstance(said, Mapping) else said for kind, said in rule.items()
     }
+
+
+def _lines(values: Mapping[str, Any]) -> list[str]:
+    """TOML line by line; other letters that end lines elsewhere do not here."""
+    return to_toml(values).rstrip("\n").split("\n")
 
 
 def _comment(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -119,7 +120,8 @@ def _with_location(outline: Outline, given: str, opened: str) -> Outline:
     needed = with_options(opened, options_of(outline.dialect))
     if needed == given:
         return outline
-    remark = f"These rows are written in another way; where they are read, write '{needed}'"
+    location = shlex.quote(needed)
+    remark = f"These rows are written in another way; where they are read, write {location}"
     return replace(outline, remarks=(*outline.remarks, remark))
 
 
