@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -156,7 +156,6 @@ def test_what_is_exported_is_imported_with_the_columns_the_format_can_say(
     kept = {column.name for column in schema.columns}
     if name == "dpsynth":
         kept = {*(yaml.safe_load(text) or {})}
-        assert kept == {*(from_yaml(text) or {})}
     if kept:
         assert {entry.name for entry in imported(name, text).entries} == kept
     told = "\n".join(FORMATS[name].lost(schema))
@@ -426,7 +425,7 @@ def test_a_domain_of_dpsynth_becomes_a_schema() -> None:
 
 
 def test_a_domain_of_several_tables_needs_the_name_of_one() -> None:
-    both = to_yaml({"tables": {}}) + "  a:\n    x: {min_value: 0, max_value: 1}\n  b: {}\n"
+    both = "tables:\n  a:\n    x: {min_value: 0, max_value: 1}\n  b: {}\n"
     assert again(imported("dpsynth", both, "a")) == Schema((NumberColumn("x", 0, 1),))
     with pytest.raises(SchemaError, match="--table"):
         imported("dpsynth", both)
@@ -444,36 +443,25 @@ trees = st.dictionaries(
 )
 
 
-@given(trees, st.booleans())
-def test_what_pyyaml_writes_is_read_as_pyyaml_reads_it(tree: dict[str, Any], flow: bool) -> None:
-    text = yaml.dump(tree, default_flow_style=flow)
-    if "? " not in text:  # a form for names that go over several lines
-        assert from_yaml(text) == yaml.safe_load(text) == tree
-
-
 @given(trees)
-def test_what_is_written_as_yaml_is_read_alike_by_both(tree: dict[str, Any]) -> None:
-    text = to_yaml(tree)
-    assert (from_yaml(text) or {}) == (yaml.safe_load(text) or {}) == tree
+def test_what_is_written_as_yaml_is_read_back(tree: dict[str, Any]) -> None:
+    assert (from_yaml(to_yaml(tree)) or {}) == tree
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: &x 1", "line 1: this form of YAML"),
-        ("a: 1\nb: !!python/object:os.system x", "line 2: this form"),
-        ("a: 1\na: 2", "line 2: the name 'a' is given twice"),
-        ("a:\n\t- 1", "line 2: a tab"),
-        ("a: 010", "put it in quotes"),
-        ("a: 2024-01-01", "put it in quotes"),
-        ("a: |\n  text", "this form"),
-        ("a: 'x", "a quote is not closed"),
-        ("a: [1, 2", "missing"),
-        ("a: 1\n  b: 2", "line 2"),
-        ("- 1\nb: 2", "line 2"),
-        ("a: b: c", "line 1"),
+        ("a: &x 1\nb: *x", "line 2: a value stands for another"),
+        ("a: 1\nb: !!python/object:os.system x", "line 2: not YAML"),
+        ("a: 1\na: 2", "line 2: a key is given twice"),
+        ("a:\n\t- 1", "line 2: not YAML"),
+        ("a: 'x", "line 1: not YAML"),
+        ("a: [1, 2", "line 1: not YAML"),
+        ("a: 1\n  b: 2", "line 2: not YAML"),
+        ("a: b: c", "line 1: not YAML"),
+        ("a: 2024-99-99", "no date"),
         ("[" * 100, "not valid JSON"),
-        ("a: " + "[" * 100, "nested too deeply"),
+        ("a: " + "[" * 5_000 + "]" * 5_000, "nested too deeply"),
         ("", "must be a mapping"),
         ("just text", "must be a mapping"),
     ],
