@@ -24,6 +24,7 @@ def test_the_rules_of_a_benchmark_table_hold_in_it(name: str) -> None:
     assert encode(schema, rows.to_batches()).rules == {}
 
 
+@pytest.mark.thorough
 def test_releases_of_the_hospitals_are_no_worse_with_rules_and_better_where_these_speak(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

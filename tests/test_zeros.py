@@ -70,6 +70,7 @@ def grid(schema: Schema, name: str) -> Integers:
     return np.minimum(np.arange(size), 6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rebuild", [Consistency(), Denoising()], ids=["consistency", "denoising"])
 @given(seed=seeds, sigma=st.sampled_from([0.1, 10.0, 1e4]))
 def test_estimates_have_nothing_where_nothing_can_be_whatever_the_noise(
@@ -204,6 +205,7 @@ def test_what_is_foreseen_holds_with_rules(method: str, rows: int, epsilon: floa
             assert sum(part.integers for part in charge.parts) <= (stage.integers or 0)
 
 
+@pytest.mark.thorough
 def test_pgm_keeps_out_of_what_cannot_be() -> None:
     estimates = noisy_targets(CLINIC, Denoising(), 3, 5.0).estimates
     _, tables = Pgm(iterations=50)._fitted(estimates)
