@@ -799,6 +799,7 @@ COMMANDS = [
     ("bench", "audit"),
     ("bench", "data"),
     ("bench", "paper"),
+    ("bench", "rules"),
     ("bench", "scale"),
     ("bench", "speed"),
     ("bench", "timing"),

@@ -44,10 +44,7 @@ columns = [
   {name = "outcome", type = "categorical", values = ["home", "died", "never seen"]},
   {name = "smoker", type = "boolean"},
 ]
-rules = [
-  {never = {ward = "b", age = {above = 98}}},
-  {never = {outcome = "died", age = {below = 1}}},
-]
+rules = [{never = {ward = "a", outcome = "never seen"}}]
 """
 
 FIRST = {"age": 0, "cost": 0.0, "ward": "a", "triage": "1", "smoker": False, "outcome": "home"}
@@ -79,8 +76,19 @@ def schema(label: str | None = "outcome") -> Schema:
 
 @cache
 def mixed_schema() -> Schema:
-    """Columns of many kinds, and rules."""
+    """Columns of many kinds, and a rule."""
     return Schema.of(tomllib.loads(_MIXED))
+
+
+@cache
+def ruled_schema() -> Schema:
+    """The same with rules that cut bins."""
+    mixed = mixed_schema().settings
+    ends = [
+        {"never": {"ward": "b", "age": {"above": 98}}},
+        {"never": {"outcome": "died", "age": {"below": 1}}},
+    ]
+    return Schema.of({**mixed, "rules": [*mixed["rules"], *ends]})
 
 
 def people(rows: int, seed: int) -> pa.Table:

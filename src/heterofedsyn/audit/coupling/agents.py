@@ -60,6 +60,7 @@ class Line:
 
 _LINES = {
     "a row that fits": Line(b"87,760.5,2026-01-04,b,never seen,true", (4, 3, 3, 1, 2, 1)),
+    "a row that breaks a rule": Line(b"87,760.5,2026-01-04,a,never seen,true"),
     "a row too short": Line(b"87,760.5"),
     "a row too long": Line(b"87,760.5,2026-01-04,b,died,true,and more"),
     "bytes that are no text": Line(b"87,760.5,2026-01-04,b\xff,died,true"),

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from heterofedsyn._arrays import stream
-from heterofedsyn.audit.cases import mixed_schema
+from heterofedsyn.audit.cases import mixed_schema, ruled_schema
 from heterofedsyn.audit.coupling.answers import examine
 from heterofedsyn.audit.findings import Broken, Check, require
 from heterofedsyn.audit.fixtures import SITE, InMemory, ask, plain_schema, plan_of, table_of
@@ -69,7 +69,7 @@ def _alone() -> str:
     """The code of a cell is the same in whatever batch it comes."""
     import pyarrow as pa
 
-    schema = mixed_schema()
+    schema = ruled_schema()
     texts = {name: [_text(value) for value in values] for name, values in _CELLS.items()}
     tables = {"typed": pa.table(_CELLS), "text": pa.table(texts)}
     compared = 0
