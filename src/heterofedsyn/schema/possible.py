@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
 Mask = NDArray[np.bool_]
 
-MOST_TRIES = 20_000
+MOST_TRIES = 5_000
 """Choices after which rules count as too tangled; sensible ones need one for each column."""
 
 
 class NoRow(Exception):
-    """There is no such row, or none that could be found; says which of the two."""
+    """There is no such row."""
+
+
+class TooHard(NoRow):
+    """None could be found, though there may be one."""
 
 
 class Search:
@@ -43,6 +47,10 @@ class Search:
         self._places = sorted(places | {place for law in orders for place in law.places})
         self._nevers, self._orders = nevers, orders
         self._sizes, self._weights, self._rng = sizes, weights or {}, rng
+        self._about: dict[int, list[Forbidden]] = {place: [] for place in self._places}
+        for law in nevers:
+            for place in law.masks:
+                self._about[place].append(law)
         self._ordered = {place for law in orders for place in law.places}
         self._tries = 0
 
@@ -60,9 +68,9 @@ class Search:
         try:
             found = self._extend({}, free)
         except RecursionError:
-            raise NoRow("makes it too hard to find a possible row") from None
+            raise TooHard from None
         if found is None:
-            raise NoRow("leaves no possible row")
+            raise NoRow
         return found
 
     def _extend(self, chosen: dict[int, int], free: dict[int, Mask]) -> dict[int, int] | None:
@@ -73,7 +81,7 @@ class Search:
         for code in self._candidates(place, free[place]):
             self._tries += 1
             if self._tries > MOST_TRIES:
-                raise NoRow("makes it too hard to find a possible row")
+                raise TooHard
             now = {**chosen, place: int(code)}
             narrowed = self._narrowed(now, free, place)
             if narrowed is not None:
@@ -90,7 +98,7 @@ class Search:
         if place in self._ordered:
             return codes
         # Codes that every rule treats alike fail alike.
-        masks = [law.masks[place][codes] for law in self._nevers if place in law.masks]
+        masks = [law.masks[place][codes] for law in self._about[place]]
         first: Integers = np.unique(np.stack(masks), axis=1, return_index=True)[1]
         return codes[np.sort(first)]
 
@@ -99,9 +107,7 @@ class Search:
     ) -> dict[int, Mask] | None:
         """What is left for the other columns; None if that is nothing for one of them."""
         free = dict(free)
-        for law in self._nevers:
-            if place not in law.masks:
-                continue
+        for law in self._about[place]:
             if not all(law.masks[own][chosen[own]] for own in law.masks if own in chosen):
                 continue
             open_places = [own for own in law.masks if own not in chosen]

@@ -10,19 +10,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heterofedsyn._arrays import Codes, Floats, Integers
+from heterofedsyn._words import count
 from heterofedsyn.errors import SchemaError
 from heterofedsyn.schema.binned import BinnedColumn
 from heterofedsyn.schema.columns import Column, KeyColumn, Reading
 from heterofedsyn.schema.domain import Clique, Domain
-from heterofedsyn.schema.possible import NoRow, Search
+from heterofedsyn.schema.possible import NoRow, Search, TooHard
 from heterofedsyn.schema.rules import Determines, Never, Order, Rule
 
 Mask = NDArray[np.bool_]
+
+MOST_NAMED = 50
+"""Rules among which those that contradict each other are looked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +64,13 @@ class Before:
     places: tuple[int, int]
     first: NDArray[np.float64 | np.int64]
     last: NDArray[np.float64 | np.int64]
+
+    def missing(self, codes: Codes) -> Mask:
+        """For every row whether one of the two is missing, so that nothing is out of order."""
+        one, other = self.places
+        least, most = _ends_of_all(self.first.dtype)
+        found: Mask = (self.first[codes[one]] == least) | (self.last[codes[other]] == most)
+        return found
 
     def broken(self, codes: Codes) -> Mask:
         """For every row whether no numbers in its bins would be in order."""
@@ -222,24 +234,37 @@ class Rulebook:
         return Search(self.domain.sizes, self.nevers, self.orders).run()
 
     def _check(self) -> None:
-        """Refuse rules that leave no row."""
+        """Refuse rules that leave no row, and name those that it takes."""
         try:
             _ = self._some_row
-        except NoRow as error:
-            for number in range(1, len(self.rules) + 1):
-                fewer = replace(
-                    self,
-                    nevers=tuple(law for law in self.nevers if law.rule != number),
-                    orders=tuple(law for law in self.orders if law.rule != number),
-                )
+        except TooHard:
+            raise SchemaError(
+                f"the {count(len(self.rules), 'rule')} make it too hard to find a possible row; "
+                "say it with fewer"
+            ) from None
+        except NoRow:
+            needed = {law.rule for law in self._laws}
+            for number in sorted(needed) if len(needed) <= MOST_NAMED else ():
                 try:
-                    _ = fewer._some_row
-                except NoRow:
+                    _ = self._only(needed - {number})._some_row
+                except TooHard:
                     continue
-                raise SchemaError(
-                    f"rule {number} ({self.rules[number - 1].words}) {error}; mend or remove it"
-                ) from None
-            raise SchemaError(f"the rules together: {error}; mend or remove some") from None
+                except NoRow:
+                    needed.remove(number)
+            said = " and ".join(f"{n} ({self.rules[n - 1].words})" for n in sorted(needed)[:5])
+            one, more = len(needed) == 1, " and others" if len(needed) > 5 else ""
+            raise SchemaError(
+                f"rule{'' if one else 's'} {said}{more} leave{'s' if one else ''} no possible row; "
+                f"mend or remove {'it' if one else 'one of them'}"
+            ) from None
+
+    def _only(self, rules: set[int]) -> Rulebook:
+        """The same with some of the rules alone."""
+        return replace(
+            self,
+            nevers=tuple(law for law in self.nevers if law.rule in rules),
+            orders=tuple(law for law in self.orders if law.rule in rules),
+        )
 
     def contradicted(self, readings: Mapping[str, Reading], fits: Mask) -> dict[int, Mask]:
         """For every rule which rows of a table break it, down to their very values.
@@ -335,10 +360,15 @@ def _ends(column: Column) -> tuple[NDArray[np.float64 | np.int64], ...]:
     first, last = column.grid.spans
     if not column.nullable:
         return first, last
-    if first.dtype == np.int64:
-        limits = np.iinfo(np.int64)
-        return np.append(first, limits.min), np.append(last, limits.max)
-    return np.append(first, -np.inf), np.append(last, np.inf)
+    least, most = _ends_of_all(first.dtype)
+    return np.append(first, least), np.append(last, most)
+
+
+def _ends_of_all(kind: np.dtype[Any]) -> tuple[float, float]:
+    """Numbers beyond all ranges of a kind, which stand for missing ones."""
+    if kind == np.int64:
+        return np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    return -np.inf, np.inf
 
 
 def _closed(orders: Sequence[Before]) -> tuple[Before, ...]:

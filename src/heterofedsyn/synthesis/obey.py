@@ -1,9 +1,10 @@
 """Synthetic rows that break no rule, whoever made them.
 
 A synthesizer that knows which cells are impossible leaves few rows to mend. Each of those keeps as
-much as it can: first its values are drawn again within their groups, which leaves every table on
-groups as it is; then a value is swapped with another row, which leaves every 1-way as it is; then
-the columns that the broken rule ties together are taken from another row.
+much as it can. Values out of order are dealt anew among rows of the same groups, the least with the
+least; other values are drawn again within their groups: both leave every table on groups as it is.
+Then values are dealt anew, or swapped, among any rows, which leaves every 1-way as it is. Then the
+columns that the broken rule ties together are taken from another row.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heterofedsyn._arrays import Codes, Floats, Integers
 from heterofedsyn.errors import ReleaseError
@@ -18,6 +20,7 @@ from heterofedsyn.schema import EncodedTable, Rulebook
 from heterofedsyn.synthesis.stopping import step
 from heterofedsyn.synthesis.targets import Targets
 
+DEALS = 12
 REDRAWS = 12
 SWAPS = 24
 """Tries; those of a row that keep failing mostly have nothing to be found."""
@@ -49,7 +52,10 @@ def obey(targets: Targets, table: EncodedTable, rng: np.random.Generator) -> Enc
         for component in book.components
         for place in component
     }
+    groups = {place: estimates.groups[names[place]] for place in ranks}
+    _deal(book, codes, groups, rng)
     _redraw(book, codes, ranks, rng)
+    _deal(book, codes, {}, rng)
     _swap(book, codes, rng)
     _replace(book, codes, {place: ranks[place].weights for place in ranks}, rng)
     return EncodedTable(table.domain, codes)
@@ -72,6 +78,50 @@ class _Groups:
         at = np.searchsorted(self._sums, below + rng.random(codes.size) * (above - below), "right")
         drawn: Codes = self._order[np.clip(at - 1, low, high - 1)].astype(codes.dtype)
         return drawn
+
+
+def _deal(
+    book: Rulebook, codes: Codes, groups: Mapping[int, Integers], rng: np.random.Generator
+) -> None:
+    """Values that are out of order dealt anew among rows like them: the least to the least.
+
+    To those rows as many others are added, which are in order, so that there is something to deal.
+    The two columns of a rule take turns: both stay in their groups, and in all as they were.
+
+    Args:
+        groups: of codes, by place; only rows with a value of the same group are dealt it.
+    """
+    for turn in range(DEALS):
+        before = int(np.count_nonzero(book.any_broken(codes)))
+        if not before:
+            return
+        step()
+        dealt = codes.copy()
+        for law in book.orders:
+            given, place = law.places if turn % 2 else law.places[::-1]
+            there = np.flatnonzero(~law.missing(dealt))
+            own = dealt[place, there]
+            alike = groups[place][own] if groups else np.zeros(there.size, np.int64)
+            chosen = _with_as_many(law.broken(dealt)[there], alike, rng)
+            rows, cells = there[chosen], alike[chosen]
+            wanted, offered = (np.lexsort((dealt[p, rows], cells)) for p in (given, place))
+            dealt[place, rows[wanted]] = dealt[place, rows[offered]]
+        if np.count_nonzero(book.any_broken(dealt)) < before:
+            codes[:] = dealt
+
+
+def _with_as_many(
+    broken: NDArray[np.bool_], alike: Integers, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """The broken rows and, of those that are alike, as many others, whichever they are."""
+    cells = np.unique(alike, return_inverse=True)[1]
+    many = np.bincount(cells, broken)
+    order = np.lexsort((rng.random(cells.size), ~broken, cells))
+    starts = np.searchsorted(cells[order], np.arange(many.size))
+    rank = np.empty(cells.size, np.int64)
+    rank[order] = np.arange(cells.size) - starts[cells[order]]
+    chosen: NDArray[np.bool_] = rank < 2 * many[cells]
+    return chosen
 
 
 def _redraw(
@@ -113,7 +163,10 @@ def _swap(book: Rulebook, codes: Codes, rng: np.random.Generator) -> None:
         kept = mended[column, every]
         mended[column, every] = given[column, every]
         given[column, every] = kept
-        good = ~(book.any_broken(mended) | book.any_broken(given))
+        # In order everything goes with a missing value, which would be handed on for that.
+        gone = [law.broken(codes[:, rows]) & law.missing(mended) for law in book.orders]
+        bad = np.logical_or.reduce([book.any_broken(mended), book.any_broken(given), *gone])
+        good = ~bad
         codes[:, rows[good]] = mended[:, good]
         codes[:, others[good]] = given[:, good]
 
