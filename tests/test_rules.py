@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from datetime import date
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,15 @@ def test_a_table_beside_the_schema_file_is_read_into_it(tmp_path: Path) -> None:
     assert loaded == inline
     assert loaded.fingerprint == inline.fingerprint
     assert loaded.domain.names == ("ill", "age", "born", "seen")
+    (tmp_path / "sexes.csv").write_text(lines + "flue,female\n", encoding="utf-8")
+    with pytest.raises(SchemaError, match="1 value that column 'ill' does not list") as caught:
+        Schema.load(tmp_path / "s.toml")
+    assert "flue" not in str(caught.value)
+    for elsewhere in (tmp_path / "sexes.csv", "../sexes.csv", "x/sexes.csv"):
+        there = text.replace("sexes.csv", str(elsewhere))
+        (tmp_path / "t.toml").write_text(there, encoding="utf-8")
+        with pytest.raises(SchemaError, match="lies beside its schema"):
+            Schema.load(tmp_path / "t.toml")
     (tmp_path / "sexes.csv").write_text(lines + "flu,female\n", encoding="utf-8")
     with pytest.raises(SchemaError, match="line 5 gives a value a second time"):
         Schema.load(tmp_path / "s.toml")
@@ -316,3 +326,89 @@ def test_an_order_leaves_single_columns_as_they_are_and_says_more_about_both() -
         apart.append(total_variation(truth, encode(plain, drawn.to_batches()).table))
     assert apart[1].one_way <= apart[0].one_way + 0.005
     assert apart[1].two_way < 0.9 * apart[0].two_way
+
+
+@pytest.mark.parametrize("low", [-40.0, -2.0, -1e300, 0.0, -1e-300])
+def test_ranges_on_both_sides_of_zero_are_cut_and_ordered_like_any(low: float) -> None:
+    number = {"type": "number", "min": low, "max": 50, "bins": 9, "nullable": True}
+    columns = ({"name": "a", **number}, {"name": "b", **number}, SEX)
+    middle = low / 2 + 10.0
+    public = schema(
+        {"never": {"a": {"above": middle}, "sex": "male"}}, {"order": ["a", "b"]}, columns=columns
+    )
+    rng = np.random.default_rng(0)
+    rows = any_rows(public, 500, rng)
+    assert encode(public, rows.to_batches()).rows_dropped == sum(broken_rows(public, rows))
+    drawn = released(public, lawful_rows(public, 400, rng), "wavetree", "tree", 1).sample(900, 1)
+    assert not any(broken_rows(public, drawn))
+    assert not any(np.isnan(value) for value in drawn["a"].drop_null().to_pylist())
+
+
+def test_orders_that_meet_in_a_missing_value_say_nothing_about_the_others() -> None:
+    ages = [{**AGE, "name": name, "nullable": name == "b"} for name in "abc"]
+    public = schema({"order": ["a", "b"]}, {"order": ["b", "c"]}, columns=tuple(ages))
+    rows = pa.table({"a": [90] * 300, "b": pa.array([None] * 300, pa.int64()), "c": [1] * 300})
+    assert encode(public, rows.to_batches()).rows_dropped == 0
+    drawn = released(public, rows, "wavetree", "tree", 2).sample(300, 1)
+    assert not any(broken_rows(public, drawn))
+    assert drawn["b"].null_count > 250
+    full = rows.set_column(1, "b", pa.array([90] * 300))
+    assert encode(public, full.to_batches()).rules == {2: 300}
+    codes = np.array([[6], [6], [0]])  # from a to b, but not from b to c, and so not from a to c
+    assert public.rulebook.any_broken(EncodedTable.from_codes(public.domain, codes).codes).all()
+
+
+def test_a_never_about_a_determined_column_is_kept_whatever_is_missing() -> None:
+    ill, kind = {**ILL, "nullable": True}, {"name": "kind", "type": "categorical"}
+    columns = (SEX, ill, {**kind, "values": ["x", "y"], "nullable": True})
+    table = {"flu": "x", "pregnancy": "y", "birth": "y"}
+    public = schema(
+        {"never": {"kind": {"values": ["y"], "missing": True}, "sex": "male"}},
+        {"determines": {"from": "ill", "to": "kind", "table": table}},
+        columns=columns,
+    )
+    rows = pa.table(
+        {
+            "sex": ["male", "male", "male", "male", "female"],
+            "ill": ["flu", "flu", None, "birth", "birth"],
+            "kind": ["x", None, "y", None, None],
+        }
+    )
+    assert encode(public, rows.to_batches()).rules == {1: 3}
+
+
+def test_numbers_beyond_all_in_a_rule_are_one_line() -> None:
+    decimals = {"name": "n", "type": "number", "min": 0, "max": 9, "decimals": 2}
+    for rule in (
+        {"never": {"n": {"above": 1e308}}},
+        {"never": {"age": {"to": 2**63 - 1}, "n": {"from": 0}}},
+        {"never": {"age": [3, 2**63 - 1], "n": {"from": 0}}},
+        {"never": {"age": {"above": 2**63 - 1}}},
+    ):
+        with pytest.raises(SchemaError):
+            schema(rule, {"never": {"age": {"below": 99}}}, columns=(AGE, decimals))
+
+
+def test_a_value_of_a_rule_has_one_form() -> None:
+    one, other = (schema({"never": {"age": {"above": end}, "sex": "male"}}) for end in (5, 5.0))
+    assert one.fingerprint == other.fingerprint
+    text, moment = (
+        schema({"never": {"born": {"above": end}, "sex": "male"}})
+        for end in ("2001-01-01", date(2001, 1, 1))
+    )
+    assert text.fingerprint == moment.fingerprint
+
+
+def test_rules_of_a_stranger_are_read_in_bounded_work() -> None:
+    many = tuple({**AGE, "name": f"a{i}"} for i in range(60))
+    ordered = schema({"order": [column["name"] for column in many]}, columns=many)
+    assert len(ordered.rulebook.orders) == 60 * 59 // 2
+    chain = tuple({**AGE, "name": f"a{i}", "nullable": True} for i in range(120))
+    with pytest.raises(SchemaError, match="say it with fewer"):
+        schema({"order": [column["name"] for column in chain]}, columns=chain)
+    nevers = [
+        {"never": {f"a{i % 60}": {"above": 50}, f"a{(i * 7 + 1) % 60}": {"below": i % 40 + 1}}}
+        for i in range(1_000)
+        if i % 60 != (i * 7 + 1) % 60
+    ]
+    assert schema(*nevers, columns=many).rulebook.nevers

@@ -8,9 +8,11 @@ from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heterofedsyn._arrays import Floats, Integers
 
+Mask = NDArray[np.bool_]
 Values = TypeVar("Values", Integers, Floats)
 
 
@@ -81,7 +83,7 @@ class IntegerBins:
     @cached_property
     def layout(self) -> Layout:
         """The order of codes."""
-        return Layout(self.bins + len(self._inner), self._part_of(self.atoms))
+        return Layout(self.bins + len(self._inner), self.part_of(self.atoms))
 
     @cached_property
     def _inner(self) -> Integers:
@@ -93,7 +95,8 @@ class IntegerBins:
         )
         return np.unique(inside[bins == before])
 
-    def _part_of(self, values: Integers) -> Integers:
+    def part_of(self, values: Integers) -> Integers:
+        """The bin of each integer of the range."""
         bins = bin_of(values - self.low, self.high - self.low, self.bins)
         return bins + np.searchsorted(self._inner, values, side="right")
 
@@ -104,7 +107,7 @@ class IntegerBins:
         below, reached = np.zeros(self.layout.bins, np.int64), np.full(self.layout.bins, span)
         while np.any(below < reached):
             middle = below + (reached - below) // 2
-            there = self._part_of(middle + self.low) >= every
+            there = self.part_of(middle + self.low) >= every
             reached = np.where(there, middle, reached)
             below = np.where(there, below, middle + 1)
         return np.append(below, span + 1)
@@ -131,10 +134,14 @@ class IntegerBins:
         """The next integer."""
         return value + 1
 
+    def codes_in(self, first: float, stop: float) -> Mask:
+        """Which codes lie in an interval that begins and ends where bins do."""
+        return _codes_in(self, first, stop)
+
     def encode(self, values: Integers) -> Integers:
         """The code of each integer; one outside the range counts as its nearer end."""
         clamped = np.clip(values, self.low, self.high)
-        return _with_atoms(clamped, self._part_of(clamped), self.atoms, self.layout)
+        return _with_atoms(clamped, self.part_of(clamped), self.atoms, self.layout)
 
     def decode(self, codes: Integers, rng: np.random.Generator) -> Integers:
         """For each code one of its integers, all equally likely."""
@@ -168,7 +175,7 @@ class RealBins:
     @cached_property
     def layout(self) -> Layout:
         """The order of codes."""
-        return Layout(self.bins + len(self._inner), self._part_of(self.atoms))
+        return Layout(self.bins + len(self._inner), self.part_of(self.atoms))
 
     @cached_property
     def _inner(self) -> Floats:
@@ -180,7 +187,8 @@ class RealBins:
         )
         return np.unique(inside[bins == before])
 
-    def _part_of(self, values: Floats) -> Integers:
+    def part_of(self, values: Floats) -> Integers:
+        """The bin of each number of the range."""
         bins = bin_of(values - self.low, self.high - self.low, self.bins)
         return bins + np.searchsorted(self._inner, values, side="right")
 
@@ -210,8 +218,8 @@ class RealBins:
         below = np.full(every.size, _rank(np.array([self.low]))[0])
         reached = np.full(every.size, _rank(np.array([self.high]))[0])
         while np.any(below < reached):
-            middle = below + (reached - below) // 2
-            there = self._part_of(_of_rank(middle)) >= every
+            middle = (below & reached) + ((below ^ reached) >> 1)  # their mean, without overflow
+            there = self.part_of(_of_rank(middle)) >= every
             reached = np.where(there, middle, reached)
             below = np.where(there, below, middle + 1)
         starts = _of_rank(below)
@@ -224,6 +232,10 @@ class RealBins:
         """The next number that floating point knows."""
         return math.nextafter(value, math.inf)
 
+    def codes_in(self, first: float, stop: float) -> Mask:
+        """Which codes lie in an interval that begins and ends where bins do."""
+        return _codes_in(self, first, stop)
+
     def _place(self, bins: Integers, part: float | Floats) -> Floats:
         """The number that lies a part of the way through each bin."""
         if not len(self._inner):
@@ -235,7 +247,7 @@ class RealBins:
     def encode(self, values: Floats) -> Integers:
         """The code of each number; one outside the range counts as its nearer end."""
         clamped = np.clip(values, self.low, self.high)
-        return _with_atoms(clamped, self._part_of(clamped), self.atoms, self.layout)
+        return _with_atoms(clamped, self.part_of(clamped), self.atoms, self.layout)
 
     def decode(self, codes: Integers, rng: np.random.Generator) -> Floats:
         """For each code a number drawn uniformly from its bin."""
@@ -249,6 +261,23 @@ class RealBins:
     def between(self, first: Floats, last: Floats, rng: np.random.Generator) -> Floats:
         """A number from each interval, drawn uniformly; both ends count."""
         return np.clip(first + rng.random(len(first)) * (last - first), first, last)
+
+
+def _codes_in(grid: IntegerBins | RealBins, first: float, stop: float) -> Mask:
+    layout = grid.layout
+
+    def begins(end: float) -> int:
+        """The first bin that is not before an end."""
+        if end <= grid.low:
+            return 0
+        kind = np.int64 if isinstance(grid, IntegerBins) else np.float64
+        return layout.bins if end > grid.high else int(grid.part_of(np.array([end], kind))[0])
+
+    bins = np.arange(layout.bins)
+    inside = np.zeros(layout.size, np.bool_)
+    inside[layout.code_of_bin] = (bins >= begins(first)) & (bins < begins(stop))
+    inside[layout.code_of_atom] = (grid.atoms >= first) & (grid.atoms < stop)
+    return inside
 
 
 def _rank(numbers: Floats) -> Integers:

@@ -29,7 +29,7 @@ def with_atoms(schema: Schema) -> Schema:
 def _with_atom(column: Column) -> Column:
     if column.size == MOST_CODES or not isinstance(column, IntegerColumn | NumberColumn):
         return column
-    first, last = column.grid.spans
-    if column.atoms or first[0] == last[0]:
+    edges = column.grid.edges
+    if column.atoms or edges[1] <= column.grid.after(edges[0]):  # the first bin is one value
         return column
     return replace(column, atoms=(column.min,))  # type: ignore[arg-type]

@@ -46,6 +46,14 @@ class BinnedColumn(Column):
         """The codes of the range."""
 
     @abstractmethod
+    def settled(self, value: object, what: str) -> Any:
+        """A public value in the one form that it has.
+
+        Raises:
+            SchemaError: if it is of another type; `what` is what the message calls it.
+        """
+
+    @abstractmethod
     def number(self, value: object, what: str) -> int | float:
         """A public value in the unit of the column.
 
@@ -109,9 +117,13 @@ class IntegerColumn(BinnedColumn):
         """The codes of the range."""
         return self._integers(self.min, self.max, self.bins, list(self.atoms))
 
+    def settled(self, value: object, what: str) -> int:
+        """A whole number."""
+        return _checks.whole(value, what)
+
     def number(self, value: object, what: str) -> int:
         """The integer itself."""
-        return _checks.whole(value, what)
+        return self.settled(value, what)
 
     def numbers(self, array: pa.Array) -> Cells:
         """Whole numbers."""
@@ -170,11 +182,17 @@ class NumberColumn(BinnedColumn):
         """Units of the column in 1."""
         return int(10 ** (self.decimals or 0))
 
+    def settled(self, value: object, what: str) -> float:
+        """A finite number."""
+        return _checks.real(value, what)
+
     def number(self, value: object, what: str) -> int | float:
         """The number itself, or how many units of the last decimal it has."""
-        number = _checks.real(value, what)
+        number = self.settled(value, what)
         if self.decimals is None:
             return number
+        if abs(number) > 2**52:
+            raise SchemaError(f"{what} ({number}) is too large for a number with decimals")
         scaled = round(number * self.scale)
         if scaled / self.scale != number:
             raise SchemaError(f"{what} ({number}) has more than {self.decimals} decimals; round it")
@@ -255,9 +273,13 @@ class DatetimeColumn(BinnedColumn):
         low, high, *atoms = (_second(moment) for moment in (self.min, self.max, *self.atoms))
         return self._integers(low, high, self.bins, atoms)
 
+    def settled(self, value: object, what: str) -> datetime:
+        """A moment to the second."""
+        return _checks.moment(value, what)
+
     def number(self, value: object, what: str) -> int:
         """Seconds since 1970."""
-        return _second(_checks.moment(value, what))
+        return _second(self.settled(value, what))
 
     def numbers(self, array: pa.Array) -> Cells:
         """Seconds since 1970."""
@@ -304,9 +326,13 @@ class DateColumn(BinnedColumn):
         low, high, *atoms = (_day(day) for day in (self.min, self.max, *self.atoms))
         return self._integers(low, high, self.bins, atoms)
 
+    def settled(self, value: object, what: str) -> date:
+        """A day."""
+        return _checks.day(value, what)
+
     def number(self, value: object, what: str) -> int:
         """Days since 1970."""
-        return _day(_checks.day(value, what))
+        return _day(self.settled(value, what))
 
     def numbers(self, array: pa.Array) -> Cells:
         """Days since 1970."""

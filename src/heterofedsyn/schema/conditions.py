@@ -56,6 +56,14 @@ class Condition:
             raise SchemaError(f"{what} has both values and ends of a range; use two rules")
         return condition
 
+    def settled(self, column: Column, what: str) -> Condition:
+        """The same in the one form that values of the column have: 5.0 is 5 among integers."""
+        if not isinstance(column, BinnedColumn):
+            return self
+        values = tuple(column.settled(value, what) for value in self.values)
+        ends = tuple((end, column.settled(value, f"{what}: {end}")) for end, value in self.ends)
+        return Condition(values, ends, self.missing)
+
     @property
     def settings(self) -> Any:
         """The same as a schema file says it."""
@@ -103,9 +111,13 @@ class Condition:
         """
         holds = np.zeros(column.size, np.bool_)
         if isinstance(column, BinnedColumn):
-            first = column.grid.spans[0]
             for low, stop in self.intervals(column, what):
-                holds[: first.size] |= (first >= low) & (first < stop)
+                inside = column.grid.codes_in(low, stop)
+                if not inside.any():
+                    raise SchemaError(
+                        f"{what} {self.words} is no value of it; mend the rule or the range"
+                    )
+                holds[: inside.size] |= inside
         elif isinstance(column, CategoricalColumn):
             holds[: len(column.values)] = self._listed(column, what)
         else:
@@ -117,7 +129,7 @@ class Condition:
                 raise SchemaError(f"{what} can never be missing; leave out missing = true")
             holds[-1] = True
         if not holds.any():
-            raise SchemaError(f"{what} {self.words} is no value of it; mend the rule or the range")
+            raise SchemaError(f"{what} {self.words} is no value of it; mend the rule or the values")
         return holds
 
     def _listed(self, column: CategoricalColumn, what: str) -> Mask:

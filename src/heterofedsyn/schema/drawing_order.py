@@ -9,10 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heterofedsyn.schema.binned import BinnedColumn
+from heterofedsyn.schema.laws import Before
 from heterofedsyn.schema.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Mask = NDArray[np.bool_]
 
 DRAWS = 8
 """Tries of drawing all of a row's values anew; then one after the other from what is left."""
@@ -25,58 +28,73 @@ def in_order(
 
     The codes break no rule: there are values in order for every row.
     """
-    book = schema.rulebook
-    if not book.orders:
+    names, laws = schema.domain.names, schema.rulebook.orders
+    if not laws:
         return {}
-    names = [book.domain.names[place] for place in _sorted([law.places for law in book.orders])]
-    columns = {name: schema.column(name) for name in names}
-    missing = {name: codes[name] == columns[name].size - columns[name].nullable for name in names}
-    shown = {name: np.where(missing[name], 0, codes[name]).astype(np.int64) for name in names}
-    before = [tuple(book.domain.names[place] for place in law.places) for law in book.orders]
-    numbers = {name: _grid(columns[name]).decode(shown[name], rng) for name in names}
+    by_place = [codes[name] for name in names]
+    active = [(law, ~law.missing(by_place)) for law in laws]
+    columns: dict[int, BinnedColumn] = {}
+    for place in _sorted({law.places for law in laws}):
+        column = schema.column(names[place])
+        assert isinstance(column, BinnedColumn)
+        columns[place] = column
+    missing = {
+        place: by_place[place] >= column.grid.layout.size for place, column in columns.items()
+    }
+    shown = {place: np.where(missing[place], 0, by_place[place]).astype(int) for place in columns}
+    numbers: dict[int, NDArray[Any]] = {
+        place: column.grid.decode(shown[place], rng) for place, column in columns.items()
+    }
     for _ in range(DRAWS):
-        rows = np.flatnonzero(_disordered(numbers, missing, before))
+        rows = _disordered(numbers, active)
         if not rows.size:
             break
-        for name in names:
-            numbers[name][rows] = _grid(columns[name]).decode(shown[name][rows], rng)
-    rows = np.flatnonzero(_disordered(numbers, missing, before))
-    ends = {name: [own[shown[name][rows]] for own in _grid(columns[name]).spans] for name in names}
-    for name in names if rows.size else ():
-        first, last = ends[name]
-        for one, other in before:
-            if other == name:
+        for place, column in columns.items():
+            numbers[place][rows] = column.grid.decode(shown[place][rows], rng)
+    rows = _disordered(numbers, active)
+    if rows.size:
+        _one_by_one(columns, shown, numbers, active, rows, rng)
+    return {
+        column.name: column.written(numbers[place], missing[place])
+        for place, column in columns.items()
+    }
+
+
+def _one_by_one(
+    columns: Mapping[int, BinnedColumn],
+    shown: Mapping[int, NDArray[Any]],
+    numbers: Mapping[int, NDArray[Any]],
+    active: list[tuple[Before, Mask]],
+    rows: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> None:
+    """Each value from what those before it leave, and those after it need."""
+    ends = {p: [own[shown[p][rows]] for own in column.grid.spans] for p, column in columns.items()}
+    for place, column in columns.items():
+        first, last = ends[place]
+        for law, there in active:
+            one, other = law.places
+            if other == place:
                 least = np.maximum(first, numbers[one][rows])
-                first = np.where(missing[one][rows], first, least)
-            if one == name:
-                most = np.minimum(last, ends[other][1])
-                last = np.where(missing[other][rows], last, most)
-        free = np.where(missing[name][rows], first, last)  # nobody sees what is missing
-        numbers[name][rows] = _grid(columns[name]).between(first, np.maximum(first, free), rng)
-    written = {}
-    for name, column in columns.items():
-        assert isinstance(column, BinnedColumn)
-        written[name] = column.written(numbers[name], missing[name])
-    return written
-
-
-def _grid(column: object) -> Any:
-    assert isinstance(column, BinnedColumn)
-    return column.grid
+                first = np.where(there[rows], least, first)
+            if one == place:
+                last = np.where(there[rows], np.minimum(last, ends[other][1]), last)
+        # Only where the value is missing, and nobody sees it, may nothing be left.
+        numbers[place][rows] = column.grid.between(first, np.maximum(first, last), rng)
 
 
 def _disordered(
-    numbers: Mapping[str, NDArray[Any]],
-    missing: Mapping[str, NDArray[np.bool_]],
-    before: list[tuple[str, ...]],
-) -> NDArray[np.bool_]:
-    found = np.zeros(len(next(iter(numbers.values()))), np.bool_)
-    for one, other in before:
-        found |= (numbers[one] > numbers[other]) & ~missing[one] & ~missing[other]
-    return found
+    numbers: Mapping[int, NDArray[Any]], active: list[tuple[Before, Mask]]
+) -> NDArray[np.int64]:
+    """The rows in which a number is greater than one that it comes before."""
+    found = np.zeros(active[0][1].size, np.bool_)
+    for law, there in active:
+        one, other = law.places
+        found |= there & (numbers[one] > numbers[other])
+    return np.flatnonzero(found)
 
 
-def _sorted(pairs: list[tuple[int, int]]) -> list[int]:
+def _sorted(pairs: set[tuple[int, int]]) -> list[int]:
     """The places so that none comes before one that is less; the pairs hold all that follows."""
-    places = dict.fromkeys(place for pair in pairs for place in pair)
-    return sorted(places, key=lambda place: sum(other == place for _, other in pairs))
+    places = {place for pair in pairs for place in pair}
+    return sorted(places, key=lambda place: (sum(other == place for _, other in pairs), place))

@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from heterofedsyn._arrays import Floats, Integers
 
 if TYPE_CHECKING:
-    from heterofedsyn.schema.rulebook import Before, Forbidden
+    from heterofedsyn.schema.laws import Before, Forbidden
 
 Mask = NDArray[np.bool_]
 
-MOST_TRIES = 5_000
+MOST_TRIES = 4_000
 """Choices after which rules count as too tangled; sensible ones need one for each column."""
+
+FEW_TRIES = 400
+"""The same where there is another way."""
 
 
 class NoRow(Exception):
@@ -39,6 +42,7 @@ class Search:
         sizes: Sequence[int],
         nevers: Sequence[Forbidden],
         orders: Sequence[Before],
+        tries: int = MOST_TRIES,
         weights: Mapping[int, Floats] | None = None,
         rng: np.random.Generator | None = None,
     ) -> None:
@@ -52,7 +56,8 @@ class Search:
             for place in law.masks:
                 self._about[place].append(law)
         self._ordered = {place for law in orders for place in law.places}
-        self._tries = 0
+        self._tries, self._most = 0, tries
+        self._classes: dict[int, Integers] = {}
 
     def run(self) -> dict[int, int]:
         """A code for each place.
@@ -76,11 +81,11 @@ class Search:
     def _extend(self, chosen: dict[int, int], free: dict[int, Mask]) -> dict[int, int] | None:
         left = [place for place in self._places if place not in chosen]
         if not left:
-            return chosen
+            return None if self._follows(chosen) else chosen
         place = min(left, key=lambda own: int(np.count_nonzero(free[own])))
         for code in self._candidates(place, free[place]):
             self._tries += 1
-            if self._tries > MOST_TRIES:
+            if self._tries > self._most:
                 raise TooHard
             now = {**chosen, place: int(code)}
             narrowed = self._narrowed(now, free, place)
@@ -90,6 +95,11 @@ class Search:
                     return found
         return None
 
+    def _follows(self, chosen: dict[int, int]) -> bool:
+        """Whether what follows by a third column is broken."""
+        row = {place: np.array([code]) for place, code in chosen.items()}
+        return any(law.middles and law.broken(row)[0] for law in self._orders)
+
     def _candidates(self, place: int, free: Mask) -> Integers:
         codes = np.flatnonzero(free)
         if self._rng is not None and place in self._weights:
@@ -98,8 +108,10 @@ class Search:
         if place in self._ordered:
             return codes
         # Codes that every rule treats alike fail alike.
-        masks = [law.masks[place][codes] for law in self._about[place]]
-        first: Integers = np.unique(np.stack(masks), axis=1, return_index=True)[1]
+        if place not in self._classes:
+            masks = np.stack([law.masks[place] for law in self._about[place]])
+            self._classes[place] = np.unique(masks, axis=1, return_inverse=True)[1].ravel()
+        first: Integers = np.unique(self._classes[place][codes], return_index=True)[1]
         return codes[np.sort(first)]
 
     def _narrowed(
@@ -116,6 +128,8 @@ class Search:
             if len(open_places) == 1:
                 free[open_places[0]] = free[open_places[0]] & ~law.masks[open_places[0]]
         for order in self._orders:
+            if order.middles:
+                continue
             one, other = order.places
             if one == place and other not in chosen:
                 free[other] = free[other] & (order.last >= order.first[chosen[one]])

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,65 +17,16 @@ from numpy.typing import NDArray
 from heterofedsyn._arrays import Codes, Floats, Integers
 from heterofedsyn._words import count
 from heterofedsyn.errors import SchemaError
-from heterofedsyn.schema.binned import BinnedColumn
 from heterofedsyn.schema.columns import Column, KeyColumn, Reading
 from heterofedsyn.schema.domain import Clique, Domain
-from heterofedsyn.schema.possible import NoRow, Search, TooHard
+from heterofedsyn.schema.laws import Before, Forbidden, befores, closed, forbidden
+from heterofedsyn.schema.possible import FEW_TRIES, MOST_TRIES, NoRow, Search, TooHard
 from heterofedsyn.schema.rules import Determines, Never, Order, Rule
 
 Mask = NDArray[np.bool_]
 
 MOST_NAMED = 50
 """Rules among which those that contradict each other are looked for."""
-
-
-@dataclass(frozen=True, eq=False)
-class Forbidden:
-    """Codes that are never found together, by the places of their columns."""
-
-    rule: int
-    masks: dict[int, Mask]
-
-    @property
-    def places(self) -> tuple[int, ...]:
-        """The columns it speaks of."""
-        return tuple(self.masks)
-
-    def broken(self, codes: Codes) -> Mask:
-        """For every row whether it has them all."""
-        (first, mask), *others = self.masks.items()
-        found: Mask = mask[codes[first]]
-        for place, mask in others:
-            found &= mask[codes[place]]
-        return found
-
-
-@dataclass(frozen=True, eq=False)
-class Before:
-    """Two columns of which the first is never greater.
-
-    Attributes:
-        first: for every code of the first column its least number.
-        last: for every code of the second its greatest.
-    """
-
-    rule: int
-    places: tuple[int, int]
-    first: NDArray[np.float64 | np.int64]
-    last: NDArray[np.float64 | np.int64]
-
-    def missing(self, codes: Codes) -> Mask:
-        """For every row whether one of the two is missing, so that nothing is out of order."""
-        one, other = self.places
-        least, most = _ends_of_all(self.first.dtype)
-        found: Mask = (self.first[codes[one]] == least) | (self.last[codes[other]] == most)
-        return found
-
-    def broken(self, codes: Codes) -> Mask:
-        """For every row whether no numbers in its bins would be in order."""
-        one, other = self.places
-        found: Mask = self.first[codes[one]] > self.last[codes[other]]
-        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +37,7 @@ class Rulebook:
         nevers: also those about columns that others determine.
         orders: of every two columns of which one comes before the other, perhaps by a third.
         derived: the columns that are not measured, each after the one it follows from.
+        said: by rule and name the codes of a never, also of columns that are not measured.
     """
 
     domain: Domain
@@ -94,6 +45,7 @@ class Rulebook:
     nevers: tuple[Forbidden, ...]
     orders: tuple[Before, ...]
     derived: tuple[tuple[Determines, Integers], ...]
+    said: dict[int, dict[str, Mask]]
 
     @classmethod
     def of(cls, columns: Sequence[Column], rules: Sequence[Rule]) -> Rulebook:
@@ -110,10 +62,16 @@ class Rulebook:
         nevers, orders = [], []
         for number, rule in enumerate(rules, start=1):
             if isinstance(rule, Never):
-                nevers.append(_forbidden(number, rule, known, domain, derived))
+                nevers.append(forbidden(number, rule, known, domain, derived))
             elif isinstance(rule, Order):
-                orders += _befores(number, rule, known, domain)
-        book = cls(domain, tuple(rules), tuple(nevers), _closed(orders), derived)
+                orders += befores(number, rule, known, domain)
+        nulls = {i: column.size - 1 for i, column in enumerate(measured) if column.nullable}
+        said = {
+            number: {name: c.mask(known[name], "") for name, c in rule.conditions}
+            for number, rule in enumerate(rules, start=1)
+            if isinstance(rule, Never)
+        }
+        book = cls(domain, tuple(rules), tuple(nevers), closed(orders, nulls), derived, said)
         book._check()
         return book
 
@@ -193,6 +151,8 @@ class Rulebook:
                     np.True_ if other is ... else other[None, :]
                 )
         for order in self.orders:
+            if order.middles:
+                continue
             if order.places == places:
                 never |= _least(order.first, rows)[:, None] > _most(order.last, columns)[None, :]
             elif order.places == places[::-1]:
@@ -225,13 +185,17 @@ class Rulebook:
             weights: by place, how likely each code should be.
         """
         try:
-            return Search(self.domain.sizes, self.nevers, self.orders, weights, rng).run()
+            laws = self.domain.sizes, self.nevers, self.orders
+            return Search(*laws, FEW_TRIES, weights, rng).run()
         except NoRow:
             return self._some_row
 
     @cached_property
     def _some_row(self) -> dict[int, int]:
-        return Search(self.domain.sizes, self.nevers, self.orders).run()
+        return self._search(MOST_TRIES).run()
+
+    def _search(self, tries: int) -> Search:
+        return Search(self.domain.sizes, self.nevers, self.orders, tries)
 
     def _check(self) -> None:
         """Refuse rules that leave no row, and name those that it takes."""
@@ -274,7 +238,10 @@ class Rulebook:
             fits: rows whose cells all fit; the others break no rule.
         """
         codes = [readings[name].codes for name in self.domain.names]
-        found = {law.rule: fits & law.broken(codes) for law in self.nevers}  # type: ignore[arg-type]
+        found = {law.rule: fits & law.broken(codes) for law in self.nevers}
+        for number, masks in self.said.items():
+            own = [mask[readings[name].codes] for name, mask in masks.items()]
+            found[number] = found[number] | np.logical_and.reduce([fits, *own])
         for number, rule in enumerate(self.rules, start=1):
             if isinstance(rule, Order):
                 found[number] = fits & _disordered([readings[name] for name in rule.columns])
@@ -319,75 +286,6 @@ def _determined(rules: Sequence[Rule]) -> list[Determines]:
         ordered += ready
         waiting = [rule for rule in waiting if rule not in ready]
     return ordered
-
-
-def _forbidden(
-    number: int,
-    rule: Never,
-    columns: Mapping[str, Column],
-    domain: Domain,
-    derived: Sequence[tuple[Determines, Integers]],
-) -> Forbidden:
-    """A never in terms of measured columns: a condition on a derived one is one on its source."""
-    above = {own.target: (own.source, codes) for own, codes in derived}
-    masks: dict[int, Mask] = {}
-    for name, condition in rule.conditions:
-        mask, at = condition.mask(columns[name], f"rule {number}: column {name!r}"), name
-        while at in above:
-            at, codes = above[at]
-            mask = mask[codes]
-        place = domain.index(at)
-        masks[place] = masks[place] & mask if place in masks else mask
-    return Forbidden(number, masks)
-
-
-def _befores(
-    number: int, rule: Order, columns: Mapping[str, Column], domain: Domain
-) -> list[Before]:
-    laws = []
-    for i, one in enumerate(rule.columns):
-        for other in rule.columns[i + 1 :]:
-            first, _ = _ends(columns[one])
-            _, last = _ends(columns[other])
-            places = domain.index(one), domain.index(other)
-            laws.append(Before(number, places, first, last))
-    return laws
-
-
-def _ends(column: Column) -> tuple[NDArray[np.float64 | np.int64], ...]:
-    """The least and the greatest number of every code; a missing value is in order with all."""
-    assert isinstance(column, BinnedColumn)
-    first, last = column.grid.spans
-    if not column.nullable:
-        return first, last
-    least, most = _ends_of_all(first.dtype)
-    return np.append(first, least), np.append(last, most)
-
-
-def _ends_of_all(kind: np.dtype[Any]) -> tuple[float, float]:
-    """Numbers beyond all ranges of a kind, which stand for missing ones."""
-    if kind == np.int64:
-        return np.iinfo(np.int64).min, np.iinfo(np.int64).max
-    return -np.inf, np.inf
-
-
-def _closed(orders: Sequence[Before]) -> tuple[Before, ...]:
-    """These and what follows from them: a before b and b before c is a before c."""
-    laws = {law.places: law for law in reversed(orders)}
-    middles = {place for places in laws for place in places}
-    for middle in middles:
-        for (one, left), before in list(laws.items()):
-            for (right, other), after in list(laws.items()):
-                if left == middle == right and (one, other) not in laws and one != other:
-                    law = Before(before.rule, (one, other), before.first, after.last)
-                    laws[one, other] = law
-    for (one, other), law in laws.items():
-        if (other, one) in laws:
-            raise SchemaError(
-                f"rule {law.rule}: the columns come before each other in a circle; "
-                "remove one of the rules"
-            )
-    return tuple(laws.values())
 
 
 def _wholly(mask: Mask, groups: Integers) -> Mask:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heterofedsyn._files import read_whole
+from heterofedsyn._files import open_inside
 from heterofedsyn._toml import Inline
+from heterofedsyn._words import count
 from heterofedsyn.errors import SchemaError, UsageError
 from heterofedsyn.schema import _checks
 from heterofedsyn.schema.binned import BinnedColumn
@@ -46,9 +46,7 @@ class Never:
         for name, said in given.items():
             column = _column(name, columns, what)
             condition = Condition.of(said, f"{what}: {name}")
-            alone = cut([column], [cls(((name, condition),))])
-            condition.mask(alone[0], f"{what}: column {name!r}")
-            conditions.append((name, condition))
+            conditions.append((name, condition.settled(column, f"{what}: column {name!r}")))
         return cls(tuple(conditions))
 
     @property
@@ -142,7 +140,13 @@ class Determines:
         pairs = {_checks.word(key, what): _checks.word(v, what) for key, v in table.items()}
         for column, used in ((source, {*pairs}), (target, {*pairs.values()})):
             values = _values(column, what)
-            for value in sorted(used.difference(values))[:1]:
+            unknown = sorted(used.difference(values))
+            if unknown and isinstance(table, _FromFile):
+                raise SchemaError(
+                    f"{what}: the table has {count(len(unknown), 'value')} that column "
+                    f"{column.name!r} does not list; mend one of them"
+                )
+            for value in unknown[:1]:
                 hint = _checks.hint(value, values)
                 raise SchemaError(f"{what}: {column.name!r} has no value {value!r}; {hint}")
         absent = [value for value in _values(source, what) if value not in pairs]
@@ -212,11 +216,15 @@ def cut(columns: Sequence[Column], rules: Sequence[Rule]) -> tuple[Column, ...]:
                 found = condition.intervals(column, f"rule {number}: column {name!r}")
                 cuts.setdefault(name, set()).update(end for ends in found for end in ends)
     return tuple(
-        replace(column, cuts=tuple(sorted(c for c in cuts.get(column.name, ()) if isfinite(c))))
+        replace(column, cuts=tuple(sorted(_inside(cuts.get(column.name, ()), column))))
         if isinstance(column, BinnedColumn)
         else column
         for column in columns
     )
+
+
+def _inside(cuts: Iterable[float], column: BinnedColumn) -> list[float]:
+    return [cut for cut in cuts if column.grid.low < cut <= column.grid.high]
 
 
 def settings_of(rules: Sequence[Rule], columns: Sequence[Column]) -> list[dict[str, Any]]:
@@ -241,23 +249,33 @@ def with_tables(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     for number, rule in enumerate(rules, start=1):
         said = rule.get("determines") if isinstance(rule, dict) else None
         if isinstance(said, dict) and isinstance(said.get("table"), str):
-            table = _table(folder / said["table"], f"rule {number}: table {said['table']!r}")
+            table = _table(folder, said["table"], f"rule {number}: table {said['table']!r}")
             read.append({**rule, "determines": {**said, "table": table}})
         else:
             read.append(rule)
     return {**settings, "rules": read} if read != rules else settings
 
 
-def _table(path: Path, what: str) -> dict[str, str]:
-    """The first two columns of a CSV file with a header."""
+class _FromFile(dict[str, str]):
+    """A table that was read from a file, whose cells are not repeated in messages."""
+
+
+def _table(folder: Path, name: str, what: str) -> dict[str, str]:
+    """The two columns of a CSV file with a header, in the very folder of the schema.
+
+    Who wrote the schema may be somebody else, and must not choose which files are read.
+    """
+    if Path(name).name != name:
+        raise SchemaError(f"{what}: a table lies beside its schema; move it there and name it")
     try:
-        text = read_whole(path, MOST_TABLE_BYTES).decode("utf-8-sig")
+        with open_inside(folder, name, MOST_TABLE_BYTES) as file:
+            text = file.read().decode("utf-8-sig")
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise UsageError(f"{what}: cannot be read: {reason}; check the path") from None
     except UnicodeDecodeError:
         raise SchemaError(f"{what}: not UTF-8 text; save it as UTF-8") from None
-    table: dict[str, str] = {}
+    table = _FromFile()
     try:
         rows = list(csv.reader(io.StringIO(text), strict=True))
     except csv.Error as error:
