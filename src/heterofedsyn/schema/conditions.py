@@ -84,24 +84,29 @@ class Condition:
             said = f"{said} or missing" if said else "missing"
         return said
 
-    def intervals(self, column: BinnedColumn, what: str) -> list[tuple[float, float]]:
-        """Where the condition holds, in the unit of the column; the second end does not count."""
-        after = column.grid.after
-        if not self.ends and not self.values:
-            return []
-        if self.values:
-            numbers = [column.number(value, what) for value in self.values]
-            return [(number, after(number)) for number in numbers]  # type: ignore[arg-type]
+    def numbers(self, column: BinnedColumn, what: str) -> list[int | float]:
+        """The values, in the unit of the column."""
+        return [column.number(value, what) for value in self.values]
+
+    def interval(self, column: BinnedColumn, what: str) -> tuple[float, float]:
+        """From where to where the ends reach, in the unit of the column; the second is outside."""
         low, stop = -np.inf, np.inf
         for end, value in self.ends:
             number = column.number(value, f"{what}: {end}")
             if end in ("above", "to"):
-                number = after(number)  # type: ignore[arg-type]
+                number = column.grid.after(number)  # type: ignore[arg-type]
             if end in ("above", "from"):
                 low = max(low, number)
             else:
                 stop = min(stop, number)
-        return [(low, stop)]
+        return low, stop
+
+    def cuts(self, column: BinnedColumn, what: str) -> list[float]:
+        """Where the condition begins or ends to hold."""
+        after = column.grid.after
+        alone = self.numbers(column, what)
+        ends = self.interval(column, what) if self.ends else ()
+        return [*alone, *(after(number) for number in alone), *ends]  # type: ignore[arg-type]
 
     def mask(self, column: Column, what: str) -> Mask:
         """For every code of the column, whether the condition holds.
@@ -111,13 +116,13 @@ class Condition:
         """
         holds = np.zeros(column.size, np.bool_)
         if isinstance(column, BinnedColumn):
-            for low, stop in self.intervals(column, what):
-                inside = column.grid.codes_in(low, stop)
-                if not inside.any():
-                    raise SchemaError(
-                        f"{what} {self.words} is no value of it; mend the rule or the range"
-                    )
-                holds[: inside.size] |= inside
+            grid = column.grid
+            if self.ends:
+                holds[: grid.layout.size] |= grid.codes_in(*self.interval(column, what))
+            alone = self.numbers(column, what)
+            if not all(grid.low <= number <= grid.high for number in alone):
+                raise SchemaError(f"{what} {self.words} is not all in its range; mend the rule")
+            holds[grid.encode(np.array(alone, grid.edges.dtype))] = True
         elif isinstance(column, CategoricalColumn):
             holds[: len(column.values)] = self._listed(column, what)
         else:

@@ -213,18 +213,17 @@ def cut(columns: Sequence[Column], rules: Sequence[Rule]) -> tuple[Column, ...]:
         for name, condition in rule.conditions if isinstance(rule, Never) else ():
             column = known[name]
             if isinstance(column, BinnedColumn):
-                found = condition.intervals(column, f"rule {number}: column {name!r}")
-                cuts.setdefault(name, set()).update(end for ends in found for end in ends)
+                found = condition.cuts(column, f"rule {number}: column {name!r}")
+                cuts.setdefault(name, set()).update(found)
     return tuple(
-        replace(column, cuts=tuple(sorted(_inside(cuts.get(column.name, ()), column))))
-        if isinstance(column, BinnedColumn)
-        else column
+        _cut(column, cuts.get(column.name, ())) if isinstance(column, BinnedColumn) else column
         for column in columns
     )
 
 
-def _inside(cuts: Iterable[float], column: BinnedColumn) -> list[float]:
-    return [cut for cut in cuts if column.grid.low < cut <= column.grid.high]
+def _cut(column: BinnedColumn, cuts: Iterable[float]) -> BinnedColumn:
+    inside = tuple(sorted(end for end in cuts if column.grid.low < end <= column.grid.high))
+    return column if column.cuts == inside else replace(column, cuts=inside)
 
 
 def settings_of(rules: Sequence[Rule], columns: Sequence[Column]) -> list[dict[str, Any]]:
