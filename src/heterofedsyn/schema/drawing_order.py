@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -29,19 +30,21 @@ def in_order(
     if not book.orders:
         return {}
     names = [book.domain.names[place] for place in _sorted([law.places for law in book.orders])]
-    columns = {name: schema.column(name) for name in names}
+    known = {column.name: column for column in schema.columns if isinstance(column, BinnedColumn)}
+    columns = {name: known[name] for name in names}
+    grids: dict[str, Any] = {name: column.grid for name, column in columns.items()}
     missing = {name: codes[name] == columns[name].size - columns[name].nullable for name in names}
     shown = {name: np.where(missing[name], 0, codes[name]).astype(np.int64) for name in names}
     before = [tuple(book.domain.names[place] for place in law.places) for law in book.orders]
-    numbers = {name: _grid(columns[name]).decode(shown[name], rng) for name in names}
+    numbers = {name: grids[name].decode(shown[name], rng) for name in names}
     for _ in range(DRAWS):
         rows = np.flatnonzero(_disordered(numbers, missing, before))
         if not rows.size:
             break
         for name in names:
-            numbers[name][rows] = _grid(columns[name]).decode(shown[name][rows], rng)
+            numbers[name][rows] = grids[name].decode(shown[name][rows], rng)
     rows = np.flatnonzero(_disordered(numbers, missing, before))
-    ends = {name: [own[shown[name][rows]] for own in _grid(columns[name]).spans] for name in names}
+    ends = {name: [own[shown[name][rows]] for own in grids[name].spans] for name in names}
     for name in names if rows.size else ():
         first, last = ends[name]
         for one, other in before:
@@ -52,17 +55,8 @@ def in_order(
                 most = np.minimum(last, ends[other][1])
                 last = np.where(missing[other][rows], last, most)
         free = np.where(missing[name][rows], first, last)  # nobody sees what is missing
-        numbers[name][rows] = _grid(columns[name]).between(first, np.maximum(first, free), rng)
-    written = {}
-    for name, column in columns.items():
-        assert isinstance(column, BinnedColumn)
-        written[name] = column.written(numbers[name], missing[name])
-    return written
-
-
-def _grid(column: object) -> Any:
-    assert isinstance(column, BinnedColumn)
-    return column.grid
+        numbers[name][rows] = grids[name].between(first, np.maximum(first, free), rng)
+    return {name: columns[name].written(numbers[name], missing[name]) for name in names}
 
 
 def _disordered(
@@ -79,4 +73,5 @@ def _disordered(
 def _sorted(pairs: list[tuple[int, int]]) -> list[int]:
     """The places so that none comes before one that is less; the pairs hold all that follows."""
     places = dict.fromkeys(place for pair in pairs for place in pair)
-    return sorted(places, key=lambda place: sum(other == place for _, other in pairs))
+    less = Counter(other for _, other in pairs)
+    return sorted(places, key=less.__getitem__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from heterofedsyn._arrays import Codes, Floats, Integers
 from heterofedsyn.errors import SchemaError
 from heterofedsyn.schema.binned import BinnedColumn
-from heterofedsyn.schema.columns import Column, KeyColumn, Reading
+from heterofedsyn.schema.columns import Column, Reading
 from heterofedsyn.schema.domain import Clique, Domain
-from heterofedsyn.schema.possible import NoRow, Search
+from heterofedsyn.schema.possible import NoRow, Search, alike
 from heterofedsyn.schema.rules import Determines, Never, Order, Rule
 
 Mask = NDArray[np.bool_]
@@ -84,7 +84,7 @@ class Rulebook:
     derived: tuple[tuple[Determines, Integers], ...]
 
     @classmethod
-    def of(cls, columns: Sequence[Column], rules: Sequence[Rule]) -> Rulebook:
+    def of(cls, columns: Sequence[Column], rules: Sequence[Rule], measured: Domain) -> Rulebook:
         """Of columns whose bins are cut as the rules need it.
 
         Raises:
@@ -92,16 +92,13 @@ class Rulebook:
         """
         known = {column.name: column for column in columns}
         derived = tuple((rule, rule.codes(known)) for rule in _determined(rules))
-        targets = {rule.target for rule, _ in derived}
-        measured = [c for c in columns if c.name not in targets and not isinstance(c, KeyColumn)]
-        domain = Domain(tuple(c.name for c in measured), tuple(c.size for c in measured))
         nevers, orders = [], []
         for number, rule in enumerate(rules, start=1):
             if isinstance(rule, Never):
-                nevers.append(_forbidden(number, rule, known, domain, derived))
+                nevers.append(_forbidden(number, rule, known, measured, derived))
             elif isinstance(rule, Order):
-                orders += _befores(number, rule, known, domain)
-        book = cls(domain, tuple(rules), tuple(nevers), _closed(orders), derived)
+                orders += _befores(number, rule, known, measured)
+        book = cls(measured, tuple(rules), tuple(nevers), _closed(orders), derived)
         book._check()
         return book
 
@@ -193,7 +190,7 @@ class Rulebook:
         masks = [law.masks[place] for law in self.nevers if place in law.masks]
         if not masks:
             return np.zeros(self.domain.size(name), np.int64)
-        return np.unique(np.stack(masks), axis=1, return_inverse=True)[1].ravel()
+        return alike(masks)
 
     def levels(self, name: str) -> tuple[Integers, ...]:
         """What a column determines: for every code a group, with the fewest groups first."""
@@ -346,11 +343,12 @@ def _closed(orders: Sequence[Before]) -> tuple[Before, ...]:
     laws = {law.places: law for law in reversed(orders)}
     middles = {place for places in laws for place in places}
     for middle in middles:
-        for (one, left), before in list(laws.items()):
-            for (right, other), after in list(laws.items()):
-                if left == middle == right and (one, other) not in laws and one != other:
-                    law = Before(before.rule, (one, other), before.first, after.last)
-                    laws[one, other] = law
+        ending = [law for law in laws.values() if law.places[1] == middle]
+        starting = [law for law in laws.values() if law.places[0] == middle]
+        for before, after in product(ending, starting):
+            ends = before.places[0], after.places[1]
+            if ends not in laws and ends[0] != ends[1]:
+                laws[ends] = Before(before.rule, ends, before.first, after.last)
     for (one, other), law in laws.items():
         if (other, one) in laws:
             raise SchemaError(

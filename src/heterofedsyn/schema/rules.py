@@ -249,7 +249,7 @@ def with_tables(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _table(path: Path, what: str) -> dict[str, str]:
-    """The first two columns of a CSV file with a header."""
+    """The rows of a CSV file of two columns with a header."""
     try:
         text = read_whole(path, MOST_TABLE_BYTES).decode("utf-8-sig")
     except OSError as error:
