@@ -239,7 +239,7 @@ def test_a_search_for_a_row_ends() -> None:
 
 def test_there_may_be_as_many_rules_and_columns_as_the_limits_allow() -> None:
     half = MOST_COLUMNS // 2
-    columns = [{"name": f"flag{i}", "type": "boolean"} for i in range(half)]
+    columns: list[dict[str, Any]] = [{"name": f"flag{i}", "type": "boolean"} for i in range(half)]
     columns += [{"name": f"age{i}", "type": "integer", "min": 0, "max": 9} for i in range(half)]
     pairs = [(f"flag{i % half}", f"age{7 * i % half}", 4 + i % 3) for i in range(MOST_RULES)]
     rules = [{"never": {flag: True, age: {"above": most}}} for flag, age, most in pairs]
