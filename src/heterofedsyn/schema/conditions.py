@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn._toml import Inline
 from heterofedsyn.errors import SchemaError
 from heterofedsyn.schema import _checks
@@ -104,8 +105,7 @@ class Condition:
         holds = np.zeros(column.size, np.bool_)
         if isinstance(column, BinnedColumn):
             first = column.grid.spans[0]
-            for low, stop in self.intervals(column, what):
-                holds[: first.size] |= (first >= low) & (first < stop)
+            holds[: first.size] = self._ranged(column, first, what)
         elif isinstance(column, CategoricalColumn):
             holds[: len(column.values)] = self._listed(column, what)
         else:
@@ -118,6 +118,17 @@ class Condition:
             holds[-1] = True
         if not holds.any():
             raise SchemaError(f"{what} {self.words} is no value of it; mend the rule or the range")
+        return holds
+
+    def _ranged(self, column: BinnedColumn, first: Integers | Floats, what: str) -> Mask:
+        intervals = self.intervals(column, what)
+        if self.values:  # bins are cut at each, so it is the first of its code
+            low, high = column.grid.low, column.grid.high
+            starts = [start for start, _ in intervals if low <= start <= high]
+            return np.isin(first, np.array(starts, first.dtype))
+        holds = np.zeros(first.size, np.bool_)
+        for start, stop in intervals:
+            holds |= (first >= start) & (first < stop)
         return holds
 
     def _listed(self, column: CategoricalColumn, what: str) -> Mask:

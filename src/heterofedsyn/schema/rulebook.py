@@ -246,14 +246,14 @@ class Rulebook:
             fits: rows whose cells all fit; the others break no rule.
         """
         codes = [readings[name].codes for name in self.domain.names]
+        follows = {rule.target: codes for rule, codes in self.derived}
         found = {law.rule: fits & law.broken(codes) for law in self.nevers}  # type: ignore[arg-type]
         for number, rule in enumerate(self.rules, start=1):
             if isinstance(rule, Order):
                 found[number] = fits & _disordered([readings[name] for name in rule.columns])
             elif isinstance(rule, Determines):
                 source, target = readings[rule.source], readings[rule.target]
-                follows = next(codes for own, codes in self.derived if own is rule)
-                other = follows[source.codes] != target.codes
+                other = follows[rule.target][source.codes] != target.codes
                 found[number] = fits & other & ~source.missing & ~target.missing
         return found
 
