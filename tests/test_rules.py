@@ -237,6 +237,20 @@ def test_a_search_for_a_row_ends() -> None:
     assert len({row[i] for i in range(6)}) == 6
 
 
+@pytest.mark.parametrize(
+    ("column", "beyond"),
+    [
+        ({"type": "integer", "min": 0, "max": 9}, {"above": 2**63 - 1}),
+        ({"type": "number", "min": 0, "max": 9, "decimals": 1}, 1e300),
+    ],
+)
+def test_a_rule_about_a_number_that_no_column_can_hold_is_refused(
+    column: dict[str, Any], beyond: object
+) -> None:
+    with pytest.raises(SchemaError, match="is no value of it"):
+        schema({"never": {"cost": beyond}}, columns=({"name": "cost", **column},))
+
+
 def test_there_may_be_as_many_rules_and_columns_as_the_limits_allow() -> None:
     half = MOST_COLUMNS // 2
     columns: list[dict[str, Any]] = [{"name": f"flag{i}", "type": "boolean"} for i in range(half)]

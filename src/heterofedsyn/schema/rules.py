@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
@@ -212,11 +211,16 @@ def cut(columns: Sequence[Column], rules: Sequence[Rule]) -> tuple[Column, ...]:
                 found = condition.intervals(column, f"rule {number}: column {name!r}")
                 cuts.setdefault(name, set()).update(end for ends in found for end in ends)
     return tuple(
-        replace(column, cuts=tuple(sorted(c for c in cuts.get(column.name, ()) if isfinite(c))))
+        replace(column, cuts=_inside(column, cuts.get(column.name, ())))
         if isinstance(column, BinnedColumn)
         else column
         for column in columns
     )
+
+
+def _inside(column: BinnedColumn, ends: Iterable[float]) -> tuple[float, ...]:
+    """The ends that fall into the range of a column; others may be too large for its unit."""
+    return tuple(sorted(end for end in ends if column.grid.low < end <= column.grid.high))
 
 
 def settings_of(rules: Sequence[Rule], columns: Sequence[Column]) -> list[dict[str, Any]]:
