@@ -19,6 +19,8 @@ from heterofedsyn.hub.release import Release
 from heterofedsyn.methods import METHODS, SYNTHESIZERS
 from heterofedsyn.schema import EncodedTable, Schema, decode, encode
 from heterofedsyn.schema.possible import Search
+from heterofedsyn.schema.rules import MOST_RULES
+from heterofedsyn.schema.schema import MOST_COLUMNS
 from heterofedsyn.synthesis.obey import obey
 from rules_support import any_rows, broken_rows, lawful_rows, random_schema
 
@@ -170,7 +172,8 @@ def test_a_table_beside_the_schema_file_is_read_into_it(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="1 value that column 'ill' does not list") as caught:
         Schema.load(tmp_path / "s.toml")
     assert "flue" not in str(caught.value)
-    for elsewhere in (tmp_path / "sexes.csv", "../sexes.csv", "x/sexes.csv"):
+    (tmp_path / "linked.csv").symlink_to("/etc/hostname")
+    for elsewhere in ("/etc/hostname", "../sexes.csv", "x/../../sexes.csv", "linked.csv"):
         there = text.replace("sexes.csv", str(elsewhere))
         (tmp_path / "t.toml").write_text(there, encoding="utf-8")
         with pytest.raises(SchemaError, match="lies beside its schema"):
@@ -244,6 +247,33 @@ def test_a_search_for_a_row_ends() -> None:
     possible = schema(*(rule for rule in rules if "c6" not in rule["never"]), columns=columns)
     row = Search(possible.domain.sizes, possible.rulebook.nevers, possible.rulebook.orders).run()
     assert len({row[i] for i in range(6)}) == 6
+
+
+@pytest.mark.parametrize(
+    ("column", "beyond"),
+    [
+        ({"type": "integer", "min": 0, "max": 9}, {"above": 2**63 - 1}),
+        ({"type": "number", "min": 0, "max": 9, "decimals": 1}, 1e300),
+    ],
+)
+def test_a_rule_about_a_number_that_no_column_can_hold_is_refused(
+    column: dict[str, Any], beyond: object
+) -> None:
+    with pytest.raises(SchemaError, match="is no value of it"):
+        schema({"never": {"cost": beyond}}, columns=({"name": "cost", **column},))
+
+
+def test_there_may_be_as_many_rules_and_columns_as_the_limits_allow() -> None:
+    half = MOST_COLUMNS // 2
+    columns: list[dict[str, Any]] = [{"name": f"flag{i}", "type": "boolean"} for i in range(half)]
+    columns += [{"name": f"age{i}", "type": "integer", "min": 0, "max": 9} for i in range(half)]
+    pairs = [(f"flag{i % half}", f"age{7 * i % half}", 4 + i % 3) for i in range(MOST_RULES)]
+    rules = [{"never": {flag: True, age: {"above": most}}} for flag, age, most in pairs]
+    book = schema(*rules, columns=tuple(columns)).rulebook
+    weights = {place: np.ones(size) for place, size in enumerate(book.domain.sizes)}
+    row = book.possible(weights, np.random.default_rng(0))
+    codes = np.array([[row[place]] for place in range(MOST_COLUMNS)])
+    assert not book.any_broken(codes).any()
 
 
 def test_keys_are_invented_and_unique_whatever_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

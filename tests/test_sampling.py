@@ -275,7 +275,7 @@ def test_drawing_looks_up_for_every_column(synthesizer: str) -> None:
 
     model, stop = study("allmarg", synthesizer=synthesizer).model, Counted()
     with ThreadPoolExecutor(1, initializer=heed, initargs=(stop,)) as pool:
-        pool.submit(sampling._chunk, SCHEMA, model, [1_000], 1, 0).result()
+        pool.submit(sampling._chunk, SCHEMA, model, [1_000], 1, 0, 1).result()
     assert stop.looks > len(SCHEMA.columns)
 
 

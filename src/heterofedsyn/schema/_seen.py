@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heterofedsyn.schema import _parsing
-
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -129,6 +127,8 @@ class Seen:
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        from heterofedsyn.schema import _parsing
+
         text = _parsing.is_text(array.type)
         zeros = text and pc.any(pc.match_substring_regex(array, pattern=_LEADING_ZERO)).as_py()
         plain, nulls = without_nulls(array) if text else (array, frozenset())
@@ -153,6 +153,8 @@ class Seen:
         """Whether values repeat, and of texts which there are, up to a limit."""
         import pyarrow as pa
         import pyarrow.compute as pc
+
+        from heterofedsyn.schema import _parsing
 
         text = _parsing.is_text(array.type)
         values = array.filter(pa.array(~_parsing.is_empty(array))) if text else array.drop_null()
@@ -179,6 +181,8 @@ def flat(array: pa.Array) -> pa.Array:
     """The same values without a dictionary, in a type that every Arrow function takes."""
     import pyarrow as pa
 
+    from heterofedsyn.schema import _parsing
+
     if isinstance(array, pa.DictionaryArray):
         return _parsing.plain(array.dictionary).take(array.indices)
     return _parsing.plain(array)
@@ -189,6 +193,8 @@ class _Batch:
 
     def __init__(self, name: str, array: pa.Array) -> None:
         import pyarrow.compute as pc
+
+        from heterofedsyn.schema import _parsing
 
         self._name = name
         self._array = array
@@ -237,6 +243,8 @@ class _Batch:
 def _known(text: pa.Array) -> pa.Array:
     import pyarrow as pa
 
+    from heterofedsyn.schema import _parsing
+
     return text.filter(pa.array(~_parsing.is_empty(text)))
 
 
@@ -255,6 +263,8 @@ def without_nulls(text: pa.Array) -> tuple[pa.Array, frozenset[str]]:
 
 def _read(array: pa.Array, kind: str) -> Reading | None:
     """All values as one kind, or nothing if one of them is of another."""
+    from heterofedsyn.schema import _parsing
+
     read: Callable[[pa.Array], Any] = {
         "integer": _parsing.whole_numbers,
         "number": _parsing.numbers,
@@ -277,6 +287,8 @@ def _read(array: pa.Array, kind: str) -> Reading | None:
 def _decimals(array: pa.Array) -> int:
     """The most digits after a decimal point; one too many where that is not told."""
     import pyarrow.compute as pc
+
+    from heterofedsyn.schema import _parsing
 
     text = array if _parsing.is_text(array.type) else _parsing.words(array)
     odd = pc.match_substring_regex(text, pattern=r"[eE]|(?i:inf)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
@@ -36,14 +37,21 @@ class BinnedColumn(Column):
         cuts: where rules end a bin, in this unit; the schema fills them in.
     """
 
+    min: Any
+    max: Any
+    bins: int | None = None
+    atoms: tuple[Any, ...] = ()
     cuts: tuple[Any, ...] = field(
         default=(), kw_only=True, repr=False, metadata={"from_rules": True}
     )
 
     @cached_property
-    @abstractmethod
     def grid(self) -> IntegerBins | RealBins:
         """The codes of the range."""
+        low, high, *atoms = (self._count(value) for value in (self.min, self.max, *self.atoms))
+        assert self.bins is not None
+        cuts = np.array(self.cuts, np.int64)
+        return IntegerBins(low, high, self.bins, np.array(atoms, np.int64), cuts)
 
     @abstractmethod
     def settled(self, value: object, what: str) -> Any:
@@ -90,10 +98,22 @@ class BinnedColumn(Column):
     def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:
         return self.written(self.grid.decode(codes, rng), missing)
 
-    def _integers(self, low: int, high: int, bins: int | None, atoms: list[int]) -> IntegerBins:
-        assert bins is not None
-        cuts = np.array(self.cuts, np.int64)
-        return IntegerBins(low, high, bins, np.array(atoms, np.int64), cuts)
+    def _settle_range(self, check: Callable[[object, str], Any]) -> None:
+        low, high = check(self.min, self._at("min")), check(self.max, self._at("max"))
+        listed = _checks.listed(self.atoms, self._at("atoms"))
+        atoms = [check(atom, self._at("every atom")) for atom in listed]
+        self._set(min=low, max=high, atoms=_checks.atoms(self.name, low, high, atoms))
+
+    def _settle_bins(self, of_what: str) -> None:
+        """The bins of a column that counts in whole numbers."""
+        most = self._count(self.max) - self._count(self.min) + 1
+        self._set(bins=_checks.bins(self.name, self.bins, most, of_what))
+        assert isinstance(self.grid, IntegerBins)
+        _checks.room(self.name, self.grid, self.atoms)
+
+    def _count(self, value: object) -> int:
+        """A settled value in the unit of a column that counts in whole numbers."""
+        return int(self.number(value, self.name))
 
 
 @dataclass(frozen=True)
@@ -111,11 +131,6 @@ class IntegerColumn(BinnedColumn):
 
     kind: ClassVar[str] = "integer"
     misread: ClassVar[str] = "not a whole number"
-
-    @cached_property
-    def grid(self) -> IntegerBins:
-        """The codes of the range."""
-        return self._integers(self.min, self.max, self.bins, list(self.atoms))
 
     def settled(self, value: object, what: str) -> int:
         """A whole number."""
@@ -138,13 +153,8 @@ class IntegerColumn(BinnedColumn):
         return pa.array(numbers, pa.int64(), mask=missing)
 
     def _settle(self) -> None:
-        low = _checks.whole(self.min, self._at("min"))
-        high = _checks.whole(self.max, self._at("max"))
-        listed = _checks.listed(self.atoms, self._at("atoms"))
-        atoms = [_checks.whole(atom, self._at("every atom")) for atom in listed]
-        self._set(min=low, max=high, atoms=_checks.atoms(self.name, low, high, atoms))
-        self._set(bins=_checks.bins(self.name, self.bins, high - low + 1, "integers"))
-        _checks.room(self.name, self.grid, self.atoms)
+        self._settle_range(_checks.whole)
+        self._settle_bins("integers")
 
 
 @dataclass(frozen=True)
@@ -170,12 +180,11 @@ class NumberColumn(BinnedColumn):
     @cached_property
     def grid(self) -> IntegerBins | RealBins:
         """The codes of the range."""
+        if self.decimals is not None:
+            return super().grid
         assert self.bins is not None
-        if self.decimals is None:
-            numbers, cuts = np.array(self.atoms, np.float64), np.array(self.cuts, np.float64)
-            return RealBins(self.min, self.max, self.bins, numbers, cuts)
-        low, high, *atoms = (round(x * self.scale) for x in (self.min, self.max, *self.atoms))
-        return self._integers(low, high, self.bins, atoms)
+        atoms, cuts = np.array(self.atoms, np.float64), np.array(self.cuts, np.float64)
+        return RealBins(self.min, self.max, self.bins, atoms, cuts)
 
     @property
     def scale(self) -> int:
@@ -192,7 +201,7 @@ class NumberColumn(BinnedColumn):
         if self.decimals is None:
             return number
         if abs(number) > 2**52:
-            raise SchemaError(f"{what} ({number}) is too large for a number with decimals")
+            raise SchemaError(f"{what} ({number}) is no value of it: too large for decimals")
         scaled = round(number * self.scale)
         if scaled / self.scale != number:
             raise SchemaError(f"{what} ({number}) has more than {self.decimals} decimals; round it")
@@ -216,17 +225,13 @@ class NumberColumn(BinnedColumn):
         return pa.array(values, pa.float64(), mask=missing)
 
     def _settle(self) -> None:
-        low = _checks.real(self.min, self._at("min"))
-        high = _checks.real(self.max, self._at("max"))
-        listed = _checks.listed(self.atoms, self._at("atoms"))
-        atoms = [_checks.real(atom, self._at("every atom")) for atom in listed]
-        self._set(min=low, max=high, atoms=_checks.atoms(self.name, low, high, atoms))
-        if not math.isfinite(high - low):
+        self._settle_range(_checks.real)
+        if not math.isfinite(self.max - self.min):
             raise SchemaError(f"{self._at('the range')} is too wide for floating point; narrow it")
         if self.decimals is not None:
             self._settle_decimals(self.decimals)
             return
-        most = MOST_CODES if high > low else 1
+        most = MOST_CODES if self.max > self.min else 1
         self._set(bins=_checks.bins(self.name, self.bins, most, "codes"))
         assert isinstance(self.grid, RealBins)
         if np.isnan(self.grid.inside).any():
@@ -240,13 +245,11 @@ class NumberColumn(BinnedColumn):
             raise SchemaError(f"{self._at('decimals')} must be a whole number in 0..9")
         if max(abs(self.min), abs(self.max)) * self.scale > 2**52:
             raise SchemaError(f"{self._at('decimals')} are too many for this range; use fewer")
-        low = self.number(self.min, self._at("min"))
-        high = self.number(self.max, self._at("max"))
-        atoms = [self.number(atom, self._at("every atom")) for atom in self.atoms]
-        most = int(high - low) + 1
-        self._set(bins=_checks.bins(self.name, self.bins, most, "numbers"))
-        assert isinstance(self.grid, IntegerBins)
-        _checks.room(self.name, self.grid, [int(atom) for atom in atoms])
+        self._settle_range(self._with_decimals)
+        self._settle_bins("numbers")
+
+    def _with_decimals(self, value: object, what: str) -> float:
+        return self.number(value, what) / self.scale
 
 
 @dataclass(frozen=True)
@@ -266,12 +269,6 @@ class DatetimeColumn(BinnedColumn):
 
     kind: ClassVar[str] = "datetime"
     misread: ClassVar[str] = "not a time"
-
-    @cached_property
-    def grid(self) -> IntegerBins:
-        """The codes of the range."""
-        low, high, *atoms = (_second(moment) for moment in (self.min, self.max, *self.atoms))
-        return self._integers(low, high, self.bins, atoms)
 
     def settled(self, value: object, what: str) -> datetime:
         """A moment to the second."""
@@ -294,14 +291,8 @@ class DatetimeColumn(BinnedColumn):
         return pa.array(numbers, pa.int64(), mask=missing).cast(pa.timestamp("s"))
 
     def _settle(self) -> None:
-        low = _checks.moment(self.min, self._at("min"))
-        high = _checks.moment(self.max, self._at("max"))
-        listed = _checks.listed(self.atoms, self._at("atoms"))
-        atoms = [_checks.moment(atom, self._at("every atom")) for atom in listed]
-        self._set(min=low, max=high, atoms=_checks.atoms(self.name, low, high, atoms))
-        seconds = _second(high) - _second(low) + 1
-        self._set(bins=_checks.bins(self.name, self.bins, seconds, "seconds"))
-        _checks.room(self.name, self.grid, self.atoms)
+        self._settle_range(_checks.moment)
+        self._settle_bins("seconds")
 
 
 @dataclass(frozen=True)
@@ -319,12 +310,6 @@ class DateColumn(BinnedColumn):
 
     kind: ClassVar[str] = "date"
     misread: ClassVar[str] = "not a date"
-
-    @cached_property
-    def grid(self) -> IntegerBins:
-        """The codes of the range."""
-        low, high, *atoms = (_day(day) for day in (self.min, self.max, *self.atoms))
-        return self._integers(low, high, self.bins, atoms)
 
     def settled(self, value: object, what: str) -> date:
         """A day."""
@@ -347,13 +332,8 @@ class DateColumn(BinnedColumn):
         return pa.array(numbers.astype(np.int32), pa.int32(), mask=missing).cast(pa.date32())
 
     def _settle(self) -> None:
-        low = _checks.day(self.min, self._at("min"))
-        high = _checks.day(self.max, self._at("max"))
-        listed = _checks.listed(self.atoms, self._at("atoms"))
-        atoms = [_checks.day(atom, self._at("every atom")) for atom in listed]
-        self._set(min=low, max=high, atoms=_checks.atoms(self.name, low, high, atoms))
-        self._set(bins=_checks.bins(self.name, self.bins, _day(high) - _day(low) + 1, "days"))
-        _checks.room(self.name, self.grid, self.atoms)
+        self._settle_range(_checks.day)
+        self._settle_bins("days")
 
 
 def _second(moment: datetime) -> int:

@@ -188,6 +188,11 @@ class CategoricalColumn(Column):
         return len(self.values)
 
     @cached_property
+    def code_of(self) -> dict[str, int]:
+        """The code of each value."""
+        return {value: code for code, value in enumerate(self.values)}
+
+    @cached_property
     def _by_form(self) -> dict[str, int]:
         """The code of each number form; of two values with the same form the first wins."""
         import pyarrow as pa
@@ -227,7 +232,7 @@ class CategoricalColumn(Column):
         # Also if there are none: whether a row is written in another way must not show in the time.
         rest = np.flatnonzero((codes < 0) & ~missing)
         forms = _parsing.number_form(array.take(pa.array(rest)))
-        unknown = -1 if self.other is None else self.values.index(self.other)
+        unknown = -1 if self.other is None else self.code_of[self.other]
         by_form = np.array([*self._by_form.values(), unknown])
         by_spelling = by_form[_parsing.positions(forms, tuple(self._by_form))]
         codes[rest] = np.where(_parsing.no_values(forms), -1, by_spelling)

@@ -138,7 +138,7 @@ class Condition:
         return holds
 
     def _listed(self, column: CategoricalColumn, what: str) -> Mask:
-        place = {value: code for code, value in enumerate(column.values)}
+        place = column.code_of
 
         def code(value: object) -> int:
             word = _checks.word(value, what)
@@ -149,9 +149,8 @@ class Condition:
         if self.ends and not column.ordered:
             raise SchemaError(f"{what} has no order, so nothing is above or below; list the values")
         every = np.arange(len(place))
-        if not self.ends:
-            return np.isin(every, [code(value) for value in self.values])
-        holds = np.ones(every.size, np.bool_)
+        holds = np.full(every.size, bool(self.ends))
+        holds[[code(value) for value in self.values]] = True
         for end, value in self.ends:
             holds &= {
                 "above": every > code(value),

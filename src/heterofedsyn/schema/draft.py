@@ -12,7 +12,6 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING, Any
 
 from heterofedsyn.errors import SchemaError
-from heterofedsyn.schema._candidates import Sample, candidates
 from heterofedsyn.schema._checks import SECOND
 from heterofedsyn.schema._seen import (
     AS_IT_IS,
@@ -66,6 +65,8 @@ def draft(
     Raises:
         SchemaError: there are no rows, no column can be drafted, or the label is none of them.
     """
+    from heterofedsyn.schema._candidates import Sample, candidates
+
     columns: dict[str, Seen] = {}
     sample, rows = Sample(), 0
     for batch in batches:

@@ -35,8 +35,8 @@ class Fit:
         rules: how many rows break each rule, by its number; of those all of whose cells fit.
         clamped: for each column, how many numbers lie below and above its range.
         values: for each column with a range, how many numbers there are, inside of it or not.
-        places: the numbers of the first rows, from 1, that do not fit, by column (or rule) and
-            reason.
+        places: the numbers of the first rows, from 1, that do not fit, by column, or number of a
+            rule, and reason.
         rows_over: rows that fit but exceed what one unit may contribute.
     """
 
@@ -46,7 +46,7 @@ class Fit:
     rules: dict[int, int] = field(default_factory=dict)
     clamped: dict[str, tuple[int, int]] = field(default_factory=dict)
     values: dict[str, int] = field(default_factory=dict)
-    places: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    places: dict[tuple[str | int, str], list[int]] = field(default_factory=dict)
     rows_over: int = 0
 
     def describe(self) -> str | None:
@@ -105,7 +105,7 @@ class FitCount:
         self._rules: Counter[int] = Counter()
         self._clamped: dict[str, tuple[int, int]] = {}
         self._values: Counter[str] = Counter()
-        self._places: dict[tuple[str, str], list[int]] = {}
+        self._places: dict[tuple[str | int, str], list[int]] = {}
 
     @property
     def fit(self) -> Fit:
@@ -156,16 +156,17 @@ class FitCount:
             reading_fits = readings[unit].fits if unit in readings else True
             self._note(unit, "no unit", ~known & reading_fits)
         for number, mask in broken.items():
-            self._rules[number] += self._note(f"rule {number}", "broken", mask)
+            self._rules[number] += self._place(number, "broken", mask)
         self._rows_read += fits.size
         self._rows_dropped += fits.size - int(np.count_nonzero(fits))
 
-    def _note(self, name: str, reason: str, mask: Mask) -> int:
-        many = int(np.count_nonzero(mask))
-        if not name.startswith("rule ") or reason != "broken":
-            self._misfits.setdefault(name, Counter())[reason] += many
+    def _note(self, column: str, reason: str, mask: Mask) -> None:
+        self._misfits.setdefault(column, Counter())[reason] += self._place(column, reason, mask)
+
+    def _place(self, what: str | int, reason: str, mask: Mask) -> int:
+        """Remember where the first rows are, and tell how many there are."""
         # Also where there are none, so that the work is the same whatever the rows hold.
         rows = self._rows_read + 1 + np.flatnonzero(mask)[:MOST_PLACES]
-        places = self._places.setdefault((name, reason), [])
+        places = self._places.setdefault((what, reason), [])
         places += rows[: MOST_PLACES - len(places)].tolist()
-        return many
+        return int(np.count_nonzero(mask))

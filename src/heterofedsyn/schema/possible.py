@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,10 @@ MOST_TRIES = 4_000
 
 FEW_TRIES = 400
 """The same where there is another way."""
+
+
+Step: TypeAlias = tuple[int, Iterator[int], dict[int, Mask]]
+"""A column, its codes that were not tried yet, and the codes that were possible before it."""
 
 
 class NoRow(Exception):
@@ -47,94 +51,105 @@ class Search:
         rng: np.random.Generator | None = None,
     ) -> None:
         """A search that has tried nothing; with weights likely codes are tried first, at random."""
-        places = {place for law in nevers for place in law.masks}
-        self._places = sorted(places | {place for law in orders for place in law.places})
-        self._nevers, self._orders = nevers, orders
+        self._nevers: dict[int, list[Forbidden]] = {}
+        self._orders: dict[int, list[Before]] = {}
+        for never in nevers:
+            for place in never.masks:
+                self._nevers.setdefault(place, []).append(never)
+        for order in orders:
+            for place in (*order.places, *(middle for middle, _ in order.middles)):
+                self._orders.setdefault(place, []).append(order)
+        self._places = sorted({*self._nevers, *self._orders})
         self._sizes, self._weights, self._rng = sizes, weights or {}, rng
-        self._about: dict[int, list[Forbidden]] = {place: [] for place in self._places}
-        for law in nevers:
-            for place in law.masks:
-                self._about[place].append(law)
-        self._ordered = {place for law in orders for place in law.places}
         self._tries, self._most = 0, tries
-        self._classes: dict[int, Integers] = {}
 
     def run(self) -> dict[int, int]:
-        """A code for each place.
+        """A code for each place; with a stack of its own, as there may be many columns.
 
         Raises:
             NoRow: if there is none.
+            TooHard: if none was found.
         """
         free = {place: np.ones(self._sizes[place], np.bool_) for place in self._places}
-        for law in self._nevers:
-            if len(law.masks) == 1:
-                for place, mask in law.masks.items():
-                    free[place] = free[place] & ~mask
-        try:
-            found = self._extend({}, free)
-        except RecursionError:
-            raise TooHard from None
-        if found is None:
-            raise NoRow
-        return found
+        for place, laws in self._nevers.items():
+            for law in laws:
+                if len(law.masks) == 1:
+                    free[place] = free[place] & ~law.masks[place]
+        chosen: dict[int, int] = {}
+        steps: list[Step] = []
+        while len(chosen) < len(self._places):
+            left = (place for place in self._places if place not in chosen)
+            place = min(left, key=lambda own: int(np.count_nonzero(free[own])))
+            steps.append((place, iter(self._candidates(place, free[place])), free))
+            free = self._choose(steps, chosen)
+        return chosen
 
-    def _extend(self, chosen: dict[int, int], free: dict[int, Mask]) -> dict[int, int] | None:
-        left = [place for place in self._places if place not in chosen]
-        if not left:
-            return None if self._follows(chosen) else chosen
-        place = min(left, key=lambda own: int(np.count_nonzero(free[own])))
-        for code in self._candidates(place, free[place]):
-            self._tries += 1
-            if self._tries > self._most:
-                raise TooHard
-            now = {**chosen, place: int(code)}
-            narrowed = self._narrowed(now, free, place)
-            if narrowed is not None:
-                found = self._extend(now, narrowed)
-                if found is not None:
-                    return found
-        return None
-
-    def _follows(self, chosen: dict[int, int]) -> bool:
-        """Whether what follows by a third column is broken."""
-        row = {place: np.array([code]) for place, code in chosen.items()}
-        return any(law.middles and law.broken(row)[0] for law in self._orders)
+    def _choose(self, steps: list[Step], chosen: dict[int, int]) -> dict[int, Mask]:
+        """Takes the next code of the last step, or of one before it, and says what it leaves."""
+        while steps:
+            place, codes, free = steps[-1]
+            for code in codes:
+                self._tries += 1
+                if self._tries > self._most:
+                    raise TooHard
+                chosen[place] = int(code)
+                narrowed = self._narrowed(chosen, free, place)
+                if narrowed is not None:
+                    return narrowed
+            chosen.pop(place, None)
+            steps.pop()
+        raise NoRow
 
     def _candidates(self, place: int, free: Mask) -> Integers:
         codes = np.flatnonzero(free)
         if self._rng is not None and place in self._weights:
             weights = np.maximum(self._weights[place][codes], 1e-12)
             codes = codes[np.argsort(-(np.log(weights) + self._rng.gumbel(size=codes.size)))]
-        if place in self._ordered:
+        if place in self._orders:
             return codes
         # Codes that every rule treats alike fail alike.
-        if place not in self._classes:
-            masks = np.stack([law.masks[place] for law in self._about[place]])
-            self._classes[place] = np.unique(masks, axis=1, return_inverse=True)[1].ravel()
-        first: Integers = np.unique(self._classes[place][codes], return_index=True)[1]
-        return codes[np.sort(first)]
+        masks = [law.masks[place][codes] for law in self._nevers[place]]
+        return codes[np.sort(np.unique(alike(masks), return_index=True)[1])]
 
     def _narrowed(
         self, chosen: dict[int, int], free: dict[int, Mask], place: int
     ) -> dict[int, Mask] | None:
         """What is left for the other columns; None if that is nothing for one of them."""
         free = dict(free)
-        for law in self._about[place]:
+        struck: list[tuple[int, Mask]] = []
+        for law in self._nevers.get(place, ()):
             if not all(law.masks[own][chosen[own]] for own in law.masks if own in chosen):
                 continue
             open_places = [own for own in law.masks if own not in chosen]
             if not open_places:
                 return None
             if len(open_places) == 1:
-                free[open_places[0]] = free[open_places[0]] & ~law.masks[open_places[0]]
-        for order in self._orders:
-            if order.middles:
-                continue
+                struck.append((open_places[0], law.masks[open_places[0]]))
+        for order in self._orders.get(place, ()):
             one, other = order.places
-            if one == place and other not in chosen:
-                free[other] = free[other] & (order.last >= order.first[chosen[one]])
+            if order.middles:
+                if _is_broken(order, chosen):
+                    return None
+            elif one == place and other not in chosen:
+                struck.append((other, order.last < order.first[chosen[one]]))
             elif other == place and one not in chosen:
-                free[one] = free[one] & (order.first <= order.last[chosen[other]])
-        if all(free[own].any() for own in self._places if own not in chosen):
-            return free
-        return None
+                struck.append((one, order.first > order.last[chosen[other]]))
+        for own, mask in struck:
+            free[own] = free[own] & ~mask
+            if not free[own].any():
+                return None
+        return free
+
+
+def alike(masks: Sequence[Mask]) -> Integers:
+    """For every code a number; codes with the same are in the same masks."""
+    packed = np.packbits(np.stack(masks), axis=0)
+    return np.unique(packed, axis=1, return_inverse=True)[1].ravel()
+
+
+def _is_broken(order: Before, chosen: Mapping[int, int]) -> bool:
+    """Whether what follows by columns in the middle is broken, once all of them are known."""
+    needed = *order.places, *(middle for middle, _ in order.middles)
+    if not all(place in chosen for place in needed):
+        return False
+    return bool(order.broken({place: np.array([chosen[place]]) for place in needed})[0])

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from heterofedsyn._arrays import Codes, Floats, Integers
 from heterofedsyn._words import count
 from heterofedsyn.errors import SchemaError
-from heterofedsyn.schema.columns import Column, KeyColumn, Reading
+from heterofedsyn.schema.columns import Column, Reading
 from heterofedsyn.schema.domain import Clique, Domain
 from heterofedsyn.schema.laws import Before, Forbidden, befores, closed, forbidden
-from heterofedsyn.schema.possible import FEW_TRIES, MOST_TRIES, NoRow, Search, TooHard
+from heterofedsyn.schema.possible import FEW_TRIES, MOST_TRIES, NoRow, Search, TooHard, alike
 from heterofedsyn.schema.rules import Determines, Never, Order, Rule
 
 Mask = NDArray[np.bool_]
@@ -48,7 +48,7 @@ class Rulebook:
     said: dict[int, dict[str, Mask]]
 
     @classmethod
-    def of(cls, columns: Sequence[Column], rules: Sequence[Rule]) -> Rulebook:
+    def of(cls, columns: Sequence[Column], rules: Sequence[Rule], domain: Domain) -> Rulebook:
         """Of columns whose bins are cut as the rules need it.
 
         Raises:
@@ -56,16 +56,13 @@ class Rulebook:
         """
         known = {column.name: column for column in columns}
         derived = tuple((rule, rule.codes(known)) for rule in _determined(rules))
-        targets = {rule.target for rule, _ in derived}
-        measured = [c for c in columns if c.name not in targets and not isinstance(c, KeyColumn)]
-        domain = Domain(tuple(c.name for c in measured), tuple(c.size for c in measured))
         nevers, orders = [], []
         for number, rule in enumerate(rules, start=1):
             if isinstance(rule, Never):
                 nevers.append(forbidden(number, rule, known, domain, derived))
             elif isinstance(rule, Order):
                 orders += befores(number, rule, known, domain)
-        nulls = {i: column.size - 1 for i, column in enumerate(measured) if column.nullable}
+        nulls = {i: known[n].size - 1 for i, n in enumerate(domain.names) if known[n].nullable}
         said = {
             number: {name: c.mask(known[name], "") for name, c in rule.conditions}
             for number, rule in enumerate(rules, start=1)
@@ -165,7 +162,7 @@ class Rulebook:
         masks = [law.masks[place] for law in self.nevers if place in law.masks]
         if not masks:
             return np.zeros(self.domain.size(name), np.int64)
-        return np.unique(np.stack(masks), axis=1, return_inverse=True)[1].ravel()
+        return alike(masks)
 
     def levels(self, name: str) -> tuple[Integers, ...]:
         """What a column determines: for every code a group, with the fewest groups first."""
@@ -238,6 +235,7 @@ class Rulebook:
             fits: rows whose cells all fit; the others break no rule.
         """
         codes = [readings[name].codes for name in self.domain.names]
+        follows = {rule.target: codes for rule, codes in self.derived}
         found = {law.rule: fits & law.broken(codes) for law in self.nevers}
         for number, masks in self.said.items():
             own = [mask[readings[name].codes] for name, mask in masks.items()]
@@ -247,8 +245,7 @@ class Rulebook:
                 found[number] = fits & _disordered([readings[name] for name in rule.columns])
             elif isinstance(rule, Determines):
                 source, target = readings[rule.source], readings[rule.target]
-                follows = next(codes for own, codes in self.derived if own is rule)
-                other = follows[source.codes] != target.codes
+                other = follows[rule.target][source.codes] != target.codes
                 found[number] = fits & other & ~source.missing & ~target.missing
         return found
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from heterofedsyn._files import open_inside
+from heterofedsyn._files import read_whole
 from heterofedsyn._toml import Inline
 from heterofedsyn._words import count
 from heterofedsyn.errors import SchemaError, UsageError
@@ -260,15 +260,15 @@ class _FromFile(dict[str, str]):
 
 
 def _table(folder: Path, name: str, what: str) -> dict[str, str]:
-    """The two columns of a CSV file with a header, in the very folder of the schema.
+    """The two columns of a CSV file with a header, in the folder of the schema or below it.
 
     Who wrote the schema may be somebody else, and must not choose which files are read.
     """
-    if Path(name).name != name:
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()):
         raise SchemaError(f"{what}: a table lies beside its schema; move it there and name it")
     try:
-        with open_inside(folder, name, MOST_TABLE_BYTES) as file:
-            text = file.read().decode("utf-8-sig")
+        text = read_whole(path, MOST_TABLE_BYTES).decode("utf-8-sig")
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise UsageError(f"{what}: cannot be read: {reason}; check the path") from None

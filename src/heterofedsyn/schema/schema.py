@@ -128,12 +128,16 @@ class Schema:
     @cached_property
     def rulebook(self) -> Rulebook:
         """What the rules mean for codes."""
-        return Rulebook.of(self.columns, self.rules)
+        return Rulebook.of(self.columns, self.rules, self.domain)
 
     def without_rules(self) -> Schema:
         """The same columns, all of them measured, and no keys: what tables are compared by."""
         columns = tuple(column for column in self.columns if not isinstance(column, KeyColumn))
         return Schema(columns, self.label, self.task)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -153,11 +157,9 @@ class Schema:
 
     def column(self, name: str) -> Column:
         """The column of that name."""
-        for column in self.columns:
-            if column.name == name:
-                return column
-        hint = _checks.hint(name, [column.name for column in self.columns])
-        raise UsageError(f"there is no attribute {name!r}; {hint}")
+        if name in self._by_name:
+            return self._by_name[name]
+        raise UsageError(f"there is no attribute {name!r}; {_checks.hint(name, self._by_name)}")
 
     def to_toml(self) -> str:
         """The schema as TOML; `from_toml` gives it back."""

@@ -110,20 +110,20 @@ def dialect_hint(fit: Fit, sources: Iterable[Source], schema: Schema) -> str | N
 
 def details(checked: Checked, schema: Schema) -> Iterator[str]:
     """Which rows do not fit, the first few of every reason; no value of a row is in it."""
-    rules = {f"rule {number}": rule.words for number, rule in enumerate(schema.rules, start=1)}
     starts = [start for _, start in checked.starts]
-    for (name, reason), rows in checked.places.items():
-        # A column may be called like a rule.
-        is_rule = reason == "broken"
-        what = f"{name} ({rules[name]}), {reason}" if is_rule else f"column {name!r}, {reason}"
-        many = checked.rules[int(name[5:])] if is_rule else checked.misfits[name][reason]
+    for (what, reason), rows in checked.places.items():
+        if isinstance(what, int):
+            said, many = f"rule {what} ({schema.rules[what - 1].words})", checked.rules[what]
+        else:
+            said, many = f"column {what!r}", checked.misfits[what][reason]
         own: dict[str, list[int]] = {}
         for row in rows:
             source, start = checked.starts[bisect_right(starts, row - 1) - 1]
             own.setdefault(source, []).append(row - start)
         for source, numbers in own.items():
             first = ", ".join(f"{number:,}" for number in numbers)
-            yield f"{source}: {what} ({many:,} in all): row{'s'[: len(numbers) > 1]} {first}"
+            word = "row" if len(numbers) == 1 else "rows"
+            yield f"{source}: {said}, {reason} ({many:,} in all): {word} {first}"
 
 
 def check_details(target: Path) -> None:

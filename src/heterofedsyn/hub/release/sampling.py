@@ -82,7 +82,7 @@ def shares(model: Model, rows: int) -> Iterator[list[int]]:
 
 
 def _chunk(
-    schema: Schema, model: Model, counts: list[int], seed: int, number: int, first: int = 1
+    schema: Schema, model: Model, counts: list[int], seed: int, number: int, first: int
 ) -> pa.Table:
     rng = stream(seed, f"sample {number}" if number else "sample")
     tables = [

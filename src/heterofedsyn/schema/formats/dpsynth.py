@@ -7,7 +7,7 @@ from typing import Any
 
 from heterofedsyn.errors import SchemaError
 from heterofedsyn.schema._checks import shown
-from heterofedsyn.schema.formats.parts import listed, mapping, only_table
+from heterofedsyn.schema.formats.parts import listed, mapping, only_table, word
 from heterofedsyn.schema.outline import Entry, Outline
 from heterofedsyn.schema.schema import Schema
 
@@ -98,13 +98,13 @@ def _entry(name: str, said: Mapping[str, Any]) -> Entry:
     nullable = {"nullable": True} if len(known_values) < len(values) else {}
     if {*map(type, known_values)} == {bool} and {*known_values} == {True, False}:
         return Entry({"name": name, "type": "boolean", **nullable}, "", tuple(remarks))
-    words = [_word(value, at) for value in known_values]
+    words = [word(value, f"{at}: every possible value") for value in known_values]
     index = said.get("out_of_domain_index", 0)
     if type(index) is not int or not 0 <= index < len(values):
         raise SchemaError(f"{at}: out_of_domain_index must be the place of a value, from 0")
     settings = {"name": name, "type": "categorical", "values": words}
     if values[index] is not None:
-        settings["other"] = _word(values[index], at)
+        settings["other"] = word(values[index], at)
     return Entry(settings | nullable, "", tuple(remarks))
 
 
@@ -135,14 +135,6 @@ def _numbers(name: str, said: Mapping[str, Any], at: str, remarks: list[str]) ->
     return Entry(settings, "", tuple(remarks))
 
 
-def _word(value: object, at: str) -> str:
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() else repr(value)
-    if not isinstance(value, str | int):
-        raise SchemaError(f"{at}: every possible value must be text, a number or a truth value")
-    return str(value)
-
-
 def _attribute(entry: Mapping[str, Any]) -> dict[str, Any]:
     kind = entry["type"]
     nullable = bool(entry.get("nullable"))
@@ -166,5 +158,8 @@ def _attribute(entry: Mapping[str, Any]) -> dict[str, Any]:
     if nullable:  # it has no word for missing but a value
         values += [next(w for w in ("", "missing", "missing value") if w not in values)]
         index = index if "other" in entry else len(values) - 1
-    said = {"type": "CategoricalAttribute", "possible_values": values}
-    return said | {"out_of_domain_index": index}
+    return {
+        "type": "CategoricalAttribute",
+        "possible_values": values,
+        "out_of_domain_index": index,
+    }

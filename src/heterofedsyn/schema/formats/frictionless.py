@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +26,7 @@ from heterofedsyn.schema.formats.parts import (
     only_table,
     plain_value,
     text_of,
+    word,
 )
 from heterofedsyn.schema.outline import Entry, Options, Outline, option
 from heterofedsyn.schema.schema import Schema
@@ -61,7 +62,10 @@ _SCHEMA_KEYS = (
     "uniqueKeys",
     OWN,
 )
-_CONSTRAINTS = ("required", "unique", "enum", "minimum", "maximum", "exclusiveMinimum")
+_CONSTRAINTS = (
+    *("required", "unique", "enum"),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+)
 
 
 def read(source: Mapping[str, Any], table: str | None = None) -> Outline:
@@ -87,7 +91,7 @@ def read(source: Mapping[str, Any], table: str | None = None) -> Outline:
         own.get("task"),
         tuple(_rule(rule, entries) for rule in listed(own.get("rules", []), "rules")),
         dialect,
-        tuple(_lost(schema, keys)),
+        tuple(_lost(schema)),
     )
 
 
@@ -124,22 +128,20 @@ def _resource(source: Mapping[str, Any], table: str | None) -> Mapping[str, Any]
     return {**source, "schema": mapping(source.get("schema"), "the schema")}
 
 
-def _keys(schema: Mapping[str, Any]) -> dict[str, str]:
-    """Columns whose values are all different by themselves, and what says so."""
+def _keys(schema: Mapping[str, Any]) -> set[str]:
+    """Columns whose values are all different by themselves."""
     primary = schema.get("primaryKey", [])
-    keys = (
-        {} if isinstance(primary, list) and len(primary) != 1 else {text_of(primary): "primaryKey"}
-    )
+    keys = set() if isinstance(primary, list) and len(primary) != 1 else {text_of(primary)}
     for key in listed(schema.get("uniqueKeys", []), "uniqueKeys"):
         if isinstance(key, str) or len(listed(key, "a unique key")) == 1:
-            keys.setdefault(text_of(key), "uniqueKeys")
+            keys.add(text_of(key))
     for field in schema["fields"]:
         if mapping(field.get("constraints", {}), "constraints").get("unique") is True:
-            keys.setdefault(need_text(field.get("name"), "the name of a field"), "unique")
+            keys.add(need_text(field.get("name"), "the name of a field"))
     return keys
 
 
-def _entry(field: Mapping[str, Any], keys: Mapping[str, str]) -> Entry:
+def _entry(field: Mapping[str, Any], keys: Collection[str]) -> Entry:
     name = need_text(field.get("name"), "the name of a field")
     at = f"column {shown(name)}"
     given = need_text(field.get("type", "any"), f"{at}: type")
@@ -197,7 +199,10 @@ def _values(
         if kind != "categorical":
             remarks.append(f"its {given} values are listed, so they come back as text")
         ordered = field.get("categoriesOrdered") is True or given == "yearmonth"
-        listing = {"type": "categorical", "values": [_word(value, at) for value in values]}
+        listing = {
+            "type": "categorical",
+            "values": [word(value, f"{at}: every value of enum") for value in values],
+        }
         return listing | ({"ordered": True} if ordered else {})
     return {"type": kind} | _ends(kind, given, constraints, at, remarks)
 
@@ -237,23 +242,9 @@ def _months(constraints: Mapping[str, Any]) -> list[str] | None:
     return [f"{month // 12:04}-{month % 12 + 1:02}" for month in range(low, high + 1)]
 
 
-def _word(value: object, at: str) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool | int):
-        return str(value)
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() else repr(value)
-    raise SchemaError(f"{at}: every value of enum must be text or a number")
-
-
 def _not_kept(field: Mapping[str, Any], given: str, constraints: Mapping[str, Any]) -> list[str]:
     """What a field says that no schema here can say."""
-    lines = []
-    known = {*_CONSTRAINTS, "exclusiveMaximum"}
-    for key in constraints:
-        if key not in known:
-            lines.append(f"constraint {key} is not kept")
+    lines = [f"constraint {key} is not kept" for key in constraints if key not in _CONSTRAINTS]
     if field.get("bareNumber") is False:
         lines.append("cells with letters around the number (bareNumber) do not fit; strip them")
     for key, usual in (("trueValues", (*YES, "1")), ("falseValues", (*NO, "0"))):
@@ -269,7 +260,7 @@ def _not_kept(field: Mapping[str, Any], given: str, constraints: Mapping[str, An
     return lines
 
 
-def _lost(schema: Mapping[str, Any], keys: Mapping[str, str]) -> list[str]:
+def _lost(schema: Mapping[str, Any]) -> list[str]:
     lines = []
     primary = schema.get("primaryKey", [])
     if isinstance(primary, list) and len(primary) > 1:
@@ -316,7 +307,7 @@ def _dialect(resource: Mapping[str, Any]) -> Options:
     dialect = resource.get("dialect")
     delimiter = dialect.get("delimiter") if isinstance(dialect, Mapping) else None
     if isinstance(delimiter, str) and delimiter != ",":
-        options |= option("delimiter", "tab" if delimiter == "\t" else delimiter)
+        options |= option("delimiter", delimiter)
     encoding = resource.get("encoding")
     if isinstance(encoding, str) and encoding.lower() not in ("utf-8", "utf8"):
         options |= option("encoding", encoding)

@@ -35,6 +35,15 @@ def need_text(value: object, what: str) -> str:
     return _checks.text(value, what)
 
 
+def word(value: object, what: str) -> str:
+    """A category as text; 2.0 is "2"."""
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else repr(value)
+    if not isinstance(value, str | int):
+        raise SchemaError(f"{what} must be text, a number or a truth value")
+    return str(value)
+
+
 def text_of(value: object) -> str:
     """A text, or the only one of a list."""
     return need_text(value[0] if isinstance(value, list) and len(value) == 1 else value, "a name")
