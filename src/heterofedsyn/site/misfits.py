@@ -12,7 +12,7 @@ from pathlib import Path
 
 from heterofedsyn._files import check_place, file_written_whole, read_whole
 from heterofedsyn._words import count
-from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn.errors import DataError, UsageError, plain
 from heterofedsyn.schema import Fit, Schema
 from heterofedsyn.schema.table import columns_of
 from heterofedsyn.sources import Source, remedy
@@ -123,7 +123,8 @@ def details(checked: Checked, schema: Schema) -> Iterator[str]:
             own.setdefault(source, []).append(row - start)
         for source, numbers in own.items():
             first = ", ".join(f"{number:,}" for number in numbers)
-            yield f"{source}: {what} ({many:,} in all): row{'s'[: len(numbers) > 1]} {first}"
+            which = f"row{'s'[: len(numbers) > 1]} {first}"
+            yield plain(f"{source}: {what} ({many:,} in all): {which}")
 
 
 def check_details(target: Path) -> None:
