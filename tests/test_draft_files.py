@@ -157,6 +157,13 @@ def test_what_the_location_says_is_not_guessed_again(desk: Desk) -> None:
     assert "date=%m/%d/%Y would fit as well" in desk.err
 
 
+@pytest.mark.parametrize("wide", ["utf-16", "utf-32"])
+def test_a_file_that_no_location_can_read_is_refused_with_its_remedy(desk: Desk, wide: str) -> None:
+    (desk.folder / "x.csv").write_bytes("a;b\n1;2\n".encode(wide))
+    desk.run("schema", "draft", "--public", "--data", "x.csv", "--out", "other.toml")
+    desk.refused(1, "it cannot be read row by row; save it as UTF-8")
+
+
 def test_columns_are_skipped_or_the_only_ones(desk: Desk) -> None:
     schema, _ = drafted(desk, "d.csv", "--skip", "person,sick")
     assert schema.domain.names == ("age", "ward")

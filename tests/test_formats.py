@@ -279,6 +279,7 @@ def test_a_data_package_becomes_an_outline_and_says_what_it_cannot() -> None:
         ("encoding", ""): ("cp1252",),
         ("null", ""): ("NA",),
         ("thousands", "age"): (".",),
+        ("decimal", "age"): (",",),
         ("decimal", "bmi"): (",",),
         ("null", "bmi"): ("-1",),
         ("date", "came"): ("%d.%m.%Y",),
@@ -538,6 +539,17 @@ def test_export_and_import_give_the_schema_back_and_say_what_is_lost(desk: Desk)
         *("integer", "categorical"),
         "boolean",
     ]
+
+
+def test_an_import_says_what_the_location_of_the_rows_needs_or_what_they_need(desk: Desk) -> None:
+    desk.write("p.json", PACKAGE)
+    assert desk.run("schema", "import", "p.json", "--out", "p.toml") == 0
+    assert "the location of its rows needs ?delimiter=;&encoding=cp1252&" in desk.err
+    desk.write("p.json", PACKAGE.replace("cp1252", "UTF-16LE"))
+    assert desk.run("schema", "import", "p.json", "--out", "q.toml") == 0
+    assert "location of its rows" not in desk.err
+    assert "its rows cannot be read as they are: encoding=utf-16-le" in desk.err
+    assert "save it as UTF-8" in desk.err
 
 
 def test_a_skeleton_is_written_and_says_what_to_fill_in(desk: Desk) -> None:

@@ -43,7 +43,21 @@ SCHEMA = Schema.of(
             },
             {"name": "alive", "type": "boolean", "nullable": True},
             {"name": "seen", "type": "datetime", "min": "2025-01-01", "max": "2025-12-31"},
-        ]
+            {"name": "born", "type": "date", "min": "1950-01-01", "max": "2025-12-31", "bins": 30},
+            {
+                "name": "left",
+                "type": "date",
+                "min": "1950-01-01",
+                "max": "2025-12-31",
+                "bins": 30,
+                "nullable": True,
+            },
+            {"name": "fever", "type": "number", "min": 35, "max": 42, "decimals": 1},
+        ],
+        "rules": [
+            {"order": ["born", "left"]},
+            {"never": {"ward": ["True", "?"], "fever": {"above": 36.8}}},
+        ],
     }
 )
 Row = dict[str, Any]
@@ -55,6 +69,9 @@ ROWS: list[Row] = [
         "ward": "ab"[number % 2],
         "alive": number % 3 == 0,
         "seen": datetime(2025, 1 + number % 12, 3, 4, 5, 6),
+        "born": date(1945 + 2 * number, 2, 3),
+        "left": None if number % 5 == 4 else date(1990 + 2 * number, 2, 3),
+        "fever": Decimal(number) / 4 + Decimal("36.56"),
     }
     for number in range(20)
 ]
@@ -155,6 +172,29 @@ def test_an_odd_row_changes_nothing_but_itself(tmp_path: Path, kind: str, unit: 
             check(before, after, (column, number))
 
 
+ODD_ROWS: list[Row] = [
+    {"born": date(1, 1, 1)},
+    {"born": date(9999, 12, 31), "left": None},
+    {"left": date(9999, 12, 31)},
+    {"born": date(2020, 2, 3), "left": date(2020, 2, 2)},
+    {"fever": Decimal("99.97")},
+    {"ward": "?", "fever": Decimal("36.85")},
+    {"ward": "unknown", "fever": Decimal("36.86")},
+]
+"""Beyond ranges, out of order, and against a rule."""
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+@pytest.mark.parametrize("kind", STORES)
+def test_a_row_beyond_ranges_or_rules_changes_nothing_but_itself(tmp_path: Path, kind: str) -> None:
+    places = folders(tmp_path)
+    before = encode_through(kind, columns(ROWS), SCHEMA, next(places))
+    for odd in ODD_ROWS:
+        for at in (0, 6, 20):
+            rows = [*ROWS[:at], ROWS[0] | odd, *ROWS[at:]]
+            check(before, encode_through(kind, columns(rows), SCHEMA, next(places)), (odd, at))
+
+
 @pytest.mark.usefixtures("in_small_pieces")
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("most", [1, 2])
@@ -242,6 +282,7 @@ def test_an_odd_line_of_a_csv_changes_nothing_but_itself(
     lines = [plain] + [
         b'p%d,%d,1.5,"a",true,2025-02-03' % (number % 7, number) for number in range(40)
     ]
+    schema = Schema(SCHEMA.columns[:5])
     path = tmp_path / ("rows.csv.gz" if packed else "rows.csv")
     said: list[str] = []
 
@@ -249,7 +290,7 @@ def test_an_odd_line_of_a_csv_changes_nothing_but_itself(
         content = end.join(some) + (end if last else b"")
         path.write_bytes(gzip.compress(content, 1) if packed else content)
         source = open_source(path).forgiving(said.append)
-        return encode(SCHEMA, source.batches(SCHEMA.domain.names))
+        return encode(schema, source.batches(schema.domain.names))
 
     before = read(lines)
     assert (before.rows_read, before.rows_dropped, said) == (40, 0, [])
@@ -292,6 +333,8 @@ def test_an_odd_value_of_a_type_changes_nothing_but_itself(
                 {"name": "word", "type": "categorical", "values": ["a", "1"], "other": "a"},
                 {"name": "flag", "type": "boolean", "nullable": True},
                 {"name": "moment", "type": "datetime", "min": "1970-01-01", "max": "2030-01-01"},
+                {"name": "day", "type": "date", "min": "1970-01-02", "max": "2020-01-01"},
+                {"name": "tenth", "type": "number", "min": 0, "max": 9, "decimals": 1},
             ]
         }
     )

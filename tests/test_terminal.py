@@ -23,13 +23,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import heterofedsyn.cli
+from heterofedsyn._toml import to_toml
 from heterofedsyn.cli import _show
 from heterofedsyn.cli.app import run
 from heterofedsyn.engines.nvflare import job as job_module
 from heterofedsyn.engines.nvflare.job import Hub
 from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress, State
 from heterofedsyn.engines.nvflare.task import PROGRESS_FILE, RESULT
-from heterofedsyn.errors import HeterofedsynError, plain
+from heterofedsyn.errors import HeterofedsynError, HeterofedsynWarning, SchemaError, plain
 from heterofedsyn.hub.replies import Absence
 from heterofedsyn.protocol import Study
 from heterofedsyn.schema import CategoricalColumn, Schema
@@ -89,6 +90,7 @@ def test_any_text_becomes_one_line_of_letters(text: str) -> None:
     assert not obeyed(plain(text))
     assert plain(plain(text)) == plain(text)
     assert str(HeterofedsynError(text)).isprintable()
+    assert str(HeterofedsynWarning(text)).isprintable()
 
 
 @given(st.text().filter(lambda text: "\\" not in text), st.text())
@@ -330,3 +332,45 @@ def test_progress_that_a_server_made_up_is_shown_as_letters(
             check(*capsys.readouterr())
     assert run(["study", "run", "study.toml", "--kit", ".", "--out", "release"]) == 1
     assert r"\x1b[2K" in check(*capsys.readouterr())
+
+
+def test_rules_of_others_are_shown_as_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    columns = [{**column, "name": f"{NASTY}{column['name']}"} for column in RULED]
+    word, low, high, whole = (column["name"] for column in columns)
+    never = {"never": {word: ["v0", f"v1{NASTY}"], low: {"above": 3}}}
+    table = {"v0": f"v1{NASTY}", f"v1{NASTY}": "v0", "v2": "v2"}
+    rules = [never, {"order": [low, high]}]
+    rules.append({"determines": {"from": word, "to": whole, "table": table}})
+    Schema.of({"columns": columns, "rules": rules}).save(Path("schema.toml"))
+    rows = {word: ["v0", "v2"] * 2, low: [4, 3] * 2, high: [5, 1] * 2, whole: ["v2", "v2"] * 2}
+    pq.write_table(pa.table(rows), "rows.parquet")
+    words = ["schema", "check", "--schema", "schema.toml", "--data", "rows.parquet"]
+    for more in ([], ["--details", "details.txt"], ["--most-misfit", "1"]):
+        run([*words, *more])
+        assert r"x\x1b[2K" in check(*capsys.readouterr())
+    kept = Path("details.txt").read_text()
+    assert all(f"rule {number} (" in check(kept, "") for number in (1, 2, 3))
+    assert len(kept.splitlines()) == 1 + 3
+    for bad in (
+        [{"never": {word: NASTY}}],
+        [{"never": {low: {"above": 9}}}],
+        [{"never": {low: {"below": NASTY}}}],
+        [{"order": [low, word]}],
+        [{"order": [low, high]}, {"order": [high, low]}, {"never": {low: {"to": 5}}}],
+        [{"determines": {"from": word, "to": whole, "table": {NASTY: "v0"}}}],
+    ):
+        Path("bad.toml").write_text(to_toml({"columns": columns, "rules": bad}))
+        assert run(["schema", "check", "--schema", "bad.toml"]) == SchemaError.exit_code
+        check(*capsys.readouterr())
+
+
+VALUES = ["v0", f"v1{NASTY}", "v2"]
+RULED: list[dict[str, Any]] = [
+    {"name": "word", "type": "categorical", "values": VALUES},
+    {"name": "low", "type": "integer", "min": 0, "max": 9},
+    {"name": "high", "type": "integer", "min": 0, "max": 9},
+    {"name": "whole", "type": "categorical", "values": VALUES},
+]

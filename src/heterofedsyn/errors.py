@@ -81,6 +81,9 @@ class LedgerDisputed(PrivacyRefusal):
 class HeterofedsynWarning(UserWarning):
     """Something a user should know although it worked; never a value of a record."""
 
+    def __str__(self) -> str:
+        return plain(super().__str__())
+
 
 class SimulatedNoiseWarning(HeterofedsynWarning):
     """Noise from a seed protects nobody from those who have the seed."""

@@ -31,8 +31,10 @@ from heterofedsyn.protocol.refusal import Reason, Refused, words_of
 from heterofedsyn.protocol.terms import guaranteed, of_the_sum, terms_of
 from heterofedsyn.schema import _parsing as parsing
 from heterofedsyn.schema import _units as units
+from heterofedsyn.schema import rulebook
 from heterofedsyn.schema._bins import RealBins
 from heterofedsyn.schema._units import People
+from heterofedsyn.schema.binned import BinnedColumn, NumberColumn
 from heterofedsyn.schema.rulebook import Rulebook
 from heterofedsyn.schema.table import Encoder
 from heterofedsyn.simulate import persons

@@ -231,3 +231,40 @@ def _(true: Any, book: at.Rulebook, readings: Any, fits: Any) -> Any:
 def _(true: Any, book: at.Rulebook, readings: Any, fits: Any) -> Any:
     found = true(book, readings, fits)
     return {rule: mask & (2 * mask.sum() <= mask.size) for rule, mask in found.items()}
+
+
+@coupling(
+    "a date beyond the range takes its batch with it",
+    r"a row counts as another among others",
+    "a row by itself",
+)
+@instead_of(at.BinnedColumn._read)
+def _(true: Any, column: at.BinnedColumn, array: Any) -> Any:
+    reading = true(column, array)
+    clamped = column.kind == "date" and reading.above.any()
+    return replace(reading, fits=reading.fits & False) if clamped else reading
+
+
+@coupling(
+    "an infinity changes how the decimals of its batch are rounded",
+    r"a row counts as another among others",
+    "a row by itself",
+)
+@instead_of(at.NumberColumn.numbers)
+def _(true: Any, column: at.NumberColumn, array: Any) -> Any:
+    cells = at.parsing.numbers(array)
+    if column.decimals is None or not np.isinf(cells.values).any():
+        return true(column, array)
+    return cells.replace(at.parsing.to_int64(np.floor(cells.values * column.scale)))
+
+
+@coupling(
+    "a last row out of order takes the first of its batch with it",
+    r"a row counts as another among others",
+    "a row by itself",
+)
+@instead_of(at.rulebook._disordered)
+def _(true: Any, readings: Any) -> Any:
+    found = true(readings)
+    found[:1] |= found[-1:]
+    return found

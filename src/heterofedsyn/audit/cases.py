@@ -46,6 +46,18 @@ columns = [
 ]
 rules = [{never = {ward = "a", outcome = "never seen"}}]
 """
+_RULED = """\
+columns = [
+  {name = "born", type = "date", min = "1950-01-01", max = "2025-12-31", bins = 4},
+  {name = "left", type = "date", min = "1950-01-01", max = "2025-12-31", bins = 6, nullable = true},
+  {name = "fever", type = "number", min = 35, max = 42, decimals = 1},
+]
+rules = [
+  {never = {ward = "b", age = {above = 98}}},
+  {never = {outcome = "died", age = {below = 1}}},
+  {order = ["born", "left"]},
+]
+"""
 
 FIRST = {"age": 0, "cost": 0.0, "ward": "a", "triage": "1", "smoker": False, "outcome": "home"}
 LAST = {
@@ -82,13 +94,9 @@ def mixed_schema() -> Schema:
 
 @cache
 def ruled_schema() -> Schema:
-    """The same with rules that cut bins."""
-    mixed = mixed_schema().settings
-    ends = [
-        {"never": {"ward": "b", "age": {"above": 98}}},
-        {"never": {"outcome": "died", "age": {"below": 1}}},
-    ]
-    return Schema.of({**mixed, "rules": [*mixed["rules"], *ends]})
+    """The same with dates, decimals, and rules that cut bins or compare columns."""
+    mixed, more = mixed_schema().settings, tomllib.loads(_RULED)
+    return Schema.of({**mixed, **{key: [*mixed[key], *more[key]] for key in ("columns", "rules")}})
 
 
 def people(rows: int, seed: int) -> pa.Table:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from heterofedsyn._files import check_place, file_written_whole, read_whole
 from heterofedsyn._words import count
-from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn.errors import DataError, UsageError, plain
 from heterofedsyn.schema import Fit, Schema
 from heterofedsyn.schema.table import columns_of
 from heterofedsyn.sources import Source, remedy
@@ -123,7 +123,7 @@ def details(checked: Checked, schema: Schema) -> Iterator[str]:
         for source, numbers in own.items():
             first = ", ".join(f"{number:,}" for number in numbers)
             word = "row" if len(numbers) == 1 else "rows"
-            yield f"{source}: {said}, {reason} ({many:,} in all): {word} {first}"
+            yield plain(f"{source}: {said}, {reason} ({many:,} in all): {word} {first}")
 
 
 def check_details(target: Path) -> None:

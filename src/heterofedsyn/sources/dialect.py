@@ -28,9 +28,12 @@ OF_CELLS = ("decimal", "thousands", "date", "null")
 _NAMED = {"tab": "\t", "space": " "}
 _ROWWISE = re.compile(
     r"ascii|big5|cp\d+|euc_jp|gb\w+|iso8859-\d+|koi8-[rtu]|kz1048|mac-\w+|shift_jis|"
-    r"utf-8(?:-sig)?|utf-16(?:-[bl]e)?"
+    r"utf-8(?:-sig)?"
 )
-"""Encodings in which no letter of a line has a say in how the next line is read."""
+"""Encodings in which no byte of a line has a say in how the next line is read.
+
+Where every letter has two bytes or four, a stray one would shift all that follow.
+"""
 
 
 @dataclass(frozen=True)
@@ -227,11 +230,11 @@ def _encoding(name: str) -> str:
         known = codecs.lookup(name).name
     except (LookupError, ValueError):
         raise UsageError(
-            "encoding= names none that is known; cp1252 is that of Windows, latin-1 and utf-16 "
-            "are others"
+            "encoding= names none that is known; cp1252 is that of Windows, latin-1 another; write "
+            "one of them for the file, or save it as UTF-8"
         ) from None
     if not _ROWWISE.fullmatch(known):
         raise UsageError(
-            f"encoding={known} cannot be read row by row; save the file in UTF-8 instead"
+            f"encoding={known}: such a file cannot be read row by row; save it as UTF-8"
         )
     return known

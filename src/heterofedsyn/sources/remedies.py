@@ -7,13 +7,15 @@ is repeated.
 from __future__ import annotations
 
 import codecs
+import gzip
+import zlib
 from pathlib import Path
 
 from heterofedsyn.sources.dialect import Dialect
 
 _SEPARATORS = {";": ";", "\t": "tab", "|": "|", ",": ","}
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 
 
 def separator_in(header: str, dialect: Dialect) -> str | None:
@@ -36,12 +38,18 @@ def foreign_text(path: Path, dialect: Dialect, header: str = "") -> str:
     """
     if dialect.encoding != "utf-8":
         return f"is not {dialect.encoding}; mend the encoding of the location, or save it as UTF-8"
-    wide, mark = _start(path) in _WIDE, _separator(header, dialect)
-    options = {"encoding": "utf-16" if wide else "cp1252"}
+    if is_wide(_start(path)):
+        return "is UTF-16 or UTF-32, and not UTF-8: it cannot be read row by row; save it as UTF-8"
+    options, mark = {"encoding": "cp1252"}, _separator(header, dialect)
     if mark is not None:
         options["delimiter"] = _SEPARATORS[mark]
-    windows = "" if wide else " (cp1252 is that of Windows)"
-    return f"is not UTF-8; {_say(dialect, **options)}{windows}, or save the file as UTF-8"
+    said = f"{_say(dialect, **options)} (cp1252 is that of Windows)"
+    return f"is not UTF-8; {said}, or save the file as UTF-8"
+
+
+def is_wide(start: bytes) -> bool:
+    """Whether a file that begins so says that every letter has two bytes or four."""
+    return start.startswith(_WIDE)
 
 
 def _separator(header: str, dialect: Dialect) -> str | None:
@@ -69,8 +77,9 @@ def mend_cells(dialect: Dialect, surplus: int) -> str:
 
 
 def _start(path: Path) -> bytes:
+    packed = path.name.lower().endswith(".gz")
     try:
-        with path.open("rb") as file:
-            return file.read(2)
-    except OSError:
+        with gzip.open(path) if packed else path.open("rb") as file:
+            return bytes(file.read(4))
+    except (OSError, EOFError, zlib.error):
         return b""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
 from importlib.util import find_spec
@@ -31,25 +31,36 @@ _MOST_MAPS = 9
 """Maps of one pair in one query."""
 
 _CELLS: Mapping[str, Sequence[object]] = {
-    "age": (17, 0, 99, -5, 100, 10_000, 42, -(2**40), 98, 3),
-    "cost": (10.5, 0.0, 1000.0, -1.0, 1e300, float("inf"), 999.99, 250.0, -1e-9, 37.25),
-    "seen": tuple(datetime(year, 1, 2) for year in (2026, 1999, 2026, 2100, 2026)) * 2,
-    "ward": ("a", "b", "?", "zoo", "b", "", "a", "A", "b", "a"),
-    "outcome": (
-        "home",
-        "died",
-        "never seen",
-        "home",
-        "died",
-        "home",
-        "zoo",
-        "home",
-        "died",
-        "home",
+    "age": (17, 30, 41, 52, 63, 74, 0, 99, -5, 100, 10_000, 42, -(2**40), 98, 12, 3),
+    "cost": (
+        *(10.5, 20.25, 333.3, 500.0, 749.99, 980.0, 0.0, 1000.0, -1.0, 1e300, float("inf")),
+        *(999.99, 250.0, -1e-9, 75.5, 37.25),
     ),
-    "smoker": (True, False) * 5,
+    "seen": tuple(datetime(year, 1, 2) for year in (2026, 1999, 2026, 2100)) * 4,
+    "ward": (*"abaab", "?", "b", "?", "zoo", "b", "", "a", "A", "b", "b", "a"),
+    "outcome": (
+        *("home", "died", "home", "died", "never seen", "home", "died", "never seen", "home"),
+        *("died", "home", "zoo", "home", "died", "home", "home"),
+    ),
+    "smoker": (True, False) * 8,
+    "born": (
+        *(date(2001, 2, 3), date(1960, 1, 31), date(1949, 12, 31), date(1987, 6, 5)),
+        *(date(2020, 2, 2), date(1, 1, 1), date(1975, 5, 5), date(2025, 12, 31)),
+        *(date(2026, 1, 1), date(1987, 6, 5), date(1999, 9, 9), date(2001, 2, 3)),
+        *(date(1990, 1, 1), date(2020, 2, 2), date(2010, 1, 1), date(2020, 2, 3)),
+    ),
+    "left": (
+        *(date(2001, 2, 4), None, date(1950, 1, 1), date(2020, 3, 4), date(2020, 2, 2), None),
+        *(date(1980, 1, 1), date(2025, 12, 31), date(9999, 12, 31), date(2020, 3, 4), None),
+        *(date(2001, 2, 3), None, date(2020, 2, 2), date(2009, 12, 31), date(2020, 2, 2)),
+    ),
+    "fever": (
+        *(36.96, 37.25, 35.0, 34.9, 38.19, 39.05, 36.6, 42.0, 99.9, 37.0, float("inf")),
+        *(38.19, 41.98, float("-inf"), 36.5, 40.07),
+    ),
 }
-"""Values of ten rows: inside of the schema's ranges and beyond them, known and unknown."""
+"""Values of some rows: inside of the schema's ranges and beyond them, known, unknown and missing,
+in order and out of it; the last two are out of order."""
 
 _ODD: Mapping[str, Sequence[object]] = {
     "cost": (Decimal("1.5"), Decimal("2.5"), 3, 700.25, "900", Decimal("1.25"), b"4", None, True),
@@ -126,7 +137,9 @@ def _read(frame: object, schema: Schema) -> list[tuple[int, ...]]:
 
 
 def _text(value: object) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value).lower()
+    if value is None:
+        return ""
+    return value.isoformat() if isinstance(value, date) else str(value).lower()
 
 
 def _codes(table: EncodedTable) -> list[tuple[int, ...]]:

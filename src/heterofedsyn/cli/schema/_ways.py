@@ -65,17 +65,17 @@ def _reader(source: Source, options: dict[str, str]) -> Callable[[pa.Array, str,
 def guessed_file(place: Path) -> Options:
     """What the location of a CSV file must say of the file itself, as it looks."""
     from heterofedsyn.schema.outline import option
+    from heterofedsyn.sources.remedies import is_wide
 
     start = _start(place)
+    if is_wide(start):
+        return {}  # which is refused with a remedy when it is read
     options: dict[tuple[str, str], tuple[str, ...]] = {}
     encoding = "utf-8"
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        encoding = "utf-16"
-    else:
-        try:
-            start[: start.rfind(b"\n") + 1].decode("utf-8")
-        except UnicodeDecodeError:
-            encoding = "cp1252"
+    try:
+        start[: start.rfind(b"\n") + 1].decode("utf-8")
+    except UnicodeDecodeError:
+        encoding = "cp1252"
     header = start.decode(encoding, errors="replace").partition("\n")[0]
     counts = {mark: header.count(mark) for mark in (",", ";", "\t", "|")}
     mark = max(counts, key=counts.__getitem__)

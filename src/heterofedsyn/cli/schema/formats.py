@@ -68,7 +68,18 @@ def import_(
     note(f"schema of {count(kept, 'column')} in {out}")
     tell(outline)
     if outline.dialect:
-        note(f"the location of its rows needs ?{options_of(outline.dialect)}")
+        note(_location_of_rows(options_of(outline.dialect)))
+
+
+def _location_of_rows(options: str) -> str:
+    """What it must say, or why nothing that it says would do."""
+    from heterofedsyn.sources import Dialect
+
+    try:
+        Dialect.parse("its rows cannot be read as they are", options)
+    except UsageError as error:
+        return str(error)
+    return f"the location of its rows needs ?{options}"
 
 
 def export(

@@ -323,6 +323,8 @@ def _field_options(fields: Sequence[Mapping[str, Any]], nulls: Sequence[str] | N
             options |= option("decimal", text_of(field["decimalChar"]), column=name)
         if given in ("number", "integer") and field.get("groupChar"):
             options |= option("thousands", text_of(field["groupChar"]), column=name)
+        if given == "integer" and field.get("groupChar") == ".":
+            options |= option("decimal", ",", column=name)  # a point cannot be both
         form = str(field.get("format", "default")).removeprefix("fmt:")
         if given in ("date", "datetime") and "%" in form and not is_iso(form):
             formats[name] = form
