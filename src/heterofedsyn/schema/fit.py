@@ -21,6 +21,8 @@ MOST_PLACES = 5
 """Rows that are remembered of each reason."""
 
 MISSING = "missing"
+BROKEN = "broken"
+BELOW, ABOVE = "below its range", "above its range"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,8 +37,8 @@ class Fit:
         rules: how many rows break each rule, by its number; of those all of whose cells fit.
         clamped: for each column, how many numbers lie below and above its range.
         values: for each column with a range, how many numbers there are, inside of it or not.
-        places: the numbers of the first rows, from 1, that do not fit, by column (or rule) and
-            reason.
+        places: the numbers of the first rows, from 1, that do not fit or are clamped, by column (or
+            rule) and reason.
         rows_over: rows that fit but exceed what one unit may contribute.
     """
 
@@ -149,23 +151,25 @@ class FitCount:
                 self._values[name] += int(np.count_nonzero(reading.fits & ~reading.missing))
                 below, above = self._clamped.get(name, (0, 0))
                 self._clamped[name] = (
-                    below + int(np.count_nonzero(reading.below)),
-                    above + int(np.count_nonzero(reading.above)),
+                    below + self._remember(name, BELOW, reading.below),
+                    above + self._remember(name, ABOVE, reading.above),
                 )
         if unit is not None and known is not None:
             reading_fits = readings[unit].fits if unit in readings else True
             self._note(unit, "no unit", ~known & reading_fits)
         for number, mask in broken.items():
-            self._rules[number] += self._note(f"rule {number}", "broken", mask)
+            self._rules[number] += self._remember(f"rule {number}", BROKEN, mask)
         self._rows_read += fits.size
         self._rows_dropped += fits.size - int(np.count_nonzero(fits))
 
-    def _note(self, name: str, reason: str, mask: Mask) -> int:
-        many = int(np.count_nonzero(mask))
-        if not name.startswith("rule ") or reason != "broken":
-            self._misfits.setdefault(name, Counter())[reason] += many
+    def _note(self, name: str, reason: str, mask: Mask) -> None:
+        many = self._remember(name, reason, mask)
+        self._misfits.setdefault(name, Counter())[reason] += many
+
+    def _remember(self, name: str, reason: str, mask: Mask) -> int:
+        """How many rows there are, of which the first are remembered."""
         # Also where there are none, so that the work is the same whatever the rows hold.
         rows = self._rows_read + 1 + np.flatnonzero(mask)[:MOST_PLACES]
         places = self._places.setdefault((name, reason), [])
         places += rows[: MOST_PLACES - len(places)].tolist()
-        return many
+        return int(np.count_nonzero(mask))
