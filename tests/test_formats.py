@@ -285,6 +285,75 @@ def test_a_data_package_becomes_an_outline_and_says_what_it_cannot() -> None:
     }
 
 
+def one_field(**said: Any) -> Outline:
+    field = {"name": "x", **said, "constraints": {"required": True, **said["constraints"]}}
+    return imported("frictionless", json.dumps({"fields": [field]}))
+
+
+GERMAN = {"decimalChar": ",", "groupChar": "."}
+
+
+@pytest.mark.parametrize(
+    ("field", "low", "high", "column"),
+    [
+        ({"type": "integer", "groupChar": "."}, "-1.000", "20.000", IntegerColumn),
+        ({"type": "integer", "groupChar": "."}, -1000, 20000, IntegerColumn),
+        ({"type": "integer"}, "-1000", "20000", IntegerColumn),
+        ({"type": "number", **GERMAN}, "-1.000,0", "20000", NumberColumn),
+        ({"type": "number", **GERMAN}, -1000.0, "20.000", NumberColumn),
+        ({"type": "date", "format": "%d.%m.%Y"}, "01.02.2024", "31.12.2024", DateColumn),
+        ({"type": "date", "format": "%d.%m.%Y"}, "2024-02-01", "31.12.2024", DateColumn),
+        ({"type": "datetime", "format": "%d.%m.%Y"}, "01.02.2024", "31.12.2024", DatetimeColumn),
+    ],
+)
+def test_ends_are_read_in_the_format_of_their_field(
+    field: dict[str, Any], low: object, high: object, column: Any
+) -> None:
+    outline = one_field(**field, constraints={"minimum": low, "maximum": high})
+    ends: tuple[Any, Any] = (-1000, 20000)
+    if column in (DateColumn, DatetimeColumn):
+        ends = (datetime(2024, 2, 1), datetime(2024, 12, 31))
+    if column is DateColumn:
+        ends = (ends[0].date(), ends[1].date())
+    assert outline.schema().columns == (column("x", *ends),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "span", "remarks"), [("integer", (1, 9), 0), ("number", (0, 10), 2)]
+)
+def test_ends_that_do_not_belong_to_a_range_are_left_or_said(
+    kind: str, span: tuple[int, int], remarks: int
+) -> None:
+    outside = {"exclusiveMinimum": 0, "exclusiveMaximum": "10"}
+    outline = one_field(type=kind, constraints=outside)
+    (entry,) = outline.entries
+    assert (entry.settings["min"], entry.settings["max"]) == span
+    assert said(outline).count("the end itself belongs to the range here") == remarks
+    narrower = one_field(type=kind, constraints={**outside, "minimum": 3, "maximum": 50})
+    (entry,) = narrower.entries
+    assert (entry.settings["min"], entry.settings["max"]) == (3, span[1])
+
+
+def test_values_in_the_format_of_their_field_are_those_of_its_cells() -> None:
+    (column,) = one_field(type="integer", constraints={"enum": ["3", "1", "2"]}).schema().columns
+    assert column == IntegerColumn("x", 1, 3)
+    halves = one_field(type="number", decimalChar=",", constraints={"enum": ["0,5", 1.5]})
+    assert halves.schema().columns == (CategoricalColumn("x", ("0,5", "1,5")),)
+
+
+def test_labels_of_categories_are_said() -> None:
+    labelled = [{"value": "1", "label": "mild"}, {"value": "2", "label": "severe"}]
+    assert "labels: 1 = mild, 2 = severe" in said(
+        one_field(type="string", categories=labelled, constraints={})
+    )
+
+
+def test_two_fields_of_one_name_are_refused() -> None:
+    fields = [{"name": "x", "type": "boolean"}, {"name": "x", "type": "string"}]
+    with pytest.raises(SchemaError, match="field 'x' is listed twice"):
+        imported("frictionless", json.dumps({"fields": fields}))
+
+
 def test_an_incomplete_import_does_not_load_and_names_the_column_until_it_is_filled_in() -> None:
     outline = imported("frictionless", PACKAGE)
     with pytest.raises(SchemaError, match="'ward' of type categorical needs values"):
