@@ -478,7 +478,7 @@ def test_a_domain_of_dpsynth_becomes_a_schema() -> None:
         CategoricalColumn("income>50K", ("<=50K", ">50K"), other=">50K"),
         NumberColumn("lab", -0.5, 9.5, nullable=True),
         BooleanColumn("smoker"),
-        CategoricalColumn("rooms", ("0", "1", "2"), other="0"),
+        CategoricalColumn("rooms", ("0", "1", "2")),
         CategoricalColumn("drug", ("<OOD>",), other="<OOD>"),
     )
     assert outline.left_out == {"note": "it holds free text"}
@@ -491,6 +491,50 @@ def test_a_domain_of_dpsynth_becomes_a_schema() -> None:
     }
     assert domain["income>50K"]["out_of_domain_index"] == 1
     assert imported("dpsynth", json.dumps(domain)).schema() == schema
+
+
+@pytest.mark.parametrize(
+    ("said", "column", "remark"),
+    [
+        ("[a, b]", CategoricalColumn("x", ("a", "b")), "unknown values count as 'a' there"),
+        (
+            "[a, b], out_of_domain_index: 1",
+            CategoricalColumn("x", ("a", "b"), other="b"),
+            "unknown values become 'b'",
+        ),
+        (
+            "[a, b, null]",
+            CategoricalColumn("x", ("a", "b"), nullable=True),
+            "unknown values count as 'a' there",
+        ),
+        (
+            "[null, a, b], out_of_domain_index: 0",
+            CategoricalColumn("x", ("a", "b"), nullable=True),
+            "unknown values are missing there; here a row with one does not fit",
+        ),
+        ("[true, false, null]", BooleanColumn("x", nullable=True), ""),
+    ],
+)
+def test_what_becomes_of_unknown_and_missing_values_of_a_domain_is_said(
+    said: str, column: Any, remark: str
+) -> None:
+    outline = imported("dpsynth", f"x: {{possible_values: {said}}}")
+    assert outline.schema().columns == (column,)
+    assert remark in outline.to_toml()
+
+
+@given(schemas())
+def test_a_domain_file_keeps_whether_values_may_be_missing(schema: Schema) -> None:
+    text = FORMATS["dpsynth"].text(schema)
+    if not yaml.safe_load(text):
+        return
+    for entry in imported("dpsynth", text).entries:
+        column = schema.column(entry.name)
+        assert entry.settings["type"] == column.kind
+        assert entry.settings.get("nullable", False) == column.nullable
+        if isinstance(column, CategoricalColumn):
+            assert tuple(entry.settings["values"]) == column.values
+            assert entry.settings.get("other") == column.other
 
 
 def test_a_domain_of_several_tables_needs_the_name_of_one() -> None:
