@@ -661,6 +661,9 @@ def test_a_skeleton_is_written_and_says_what_to_fill_in(desk: Desk) -> None:
     desk.refused(2, "n.toml", "'sex' has no type")
 
 
+DRAFT = ["draft", "--public", "--data", "d.csv", "--out", "n.toml"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -668,6 +671,12 @@ def test_a_skeleton_is_written_and_says_what_to_fill_in(desk: Desk) -> None:
         (["new", "--columns", "a,b,a", "--out", "n.toml"], ["'a' twice"]),
         (["new", "--columns", "a", "--range", "b=0:1", "--out", "n.toml"], ["'b'", "'a'"]),
         (["new", "--columns", "a", "--range", "a", "--out", "n.toml"], ["COLUMN="]),
+        (["new", "--columns", "a", "--range", "a=120:0", "--out", "n.toml"], ["'a'", "min"]),
+        (["new", "--columns", "a", "--values", "a=x,x", "--out", "n.toml"], ["'a'", "twice"]),
+        (
+            [*DRAFT, "--only", "age", "--label", "sick"],
+            ["label 'sick' is left out by --only"],
+        ),
         (["import", "no.json", "--out", "n.toml"], ["no.json", "check the path"]),
         (["import", "d.csv", "--out", "n.toml"], ["d.csv"]),
         (["import", "s.toml", "--format", "sdw", "--out", "n.toml"], ["'sdw'", "'sdv'"]),

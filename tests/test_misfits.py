@@ -187,6 +187,14 @@ def test_exactly_the_share_passes_and_one_row_more_does_not(
         Tolerance().check(fit, STAYS)
 
 
+def test_json_tells_of_determined_columns_too(owner: Owner) -> None:
+    table = {"birth": "female", "fracture": "male"}
+    determined = {"determines": {"from": "why", "to": "sex", "table": table}}
+    Schema.of({**STAYS.settings, "rules": [determined]}).save(owner.place / "schema.toml")
+    found = json.loads(owner.check("--json")[0])
+    assert found["columns"] == {"sex": 2, "why": 2, "bmi": 100}
+
+
 @pytest.mark.parametrize("share", ["-0.1", "1.1", "nan"])
 def test_a_share_is_a_share(owner: Owner, share: str) -> None:
     for option in ("--most-misfit", "--most-clamped"):

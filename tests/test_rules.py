@@ -156,7 +156,7 @@ def test_a_table_beside_the_schema_file_is_read_into_it(tmp_path: Path) -> None:
     text = inline.to_toml().partition("[rules.determines]")[0]
     text += '[rules.determines]\nfrom = "ill"\nto = "sex"\ntable = "sexes.csv"\n'
     (tmp_path / "s.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError, match=r"sexes\.csv.*cannot be read"):
+    with pytest.raises(UsageError, match=r"\.toml: .*sexes\.csv.*cannot be read"):
         Schema.load(tmp_path / "s.toml")
     lines = "ill,sex\n" + "".join(f"{one},{other}\n" for one, other in table.items())
     (tmp_path / "sexes.csv").write_text(lines, encoding="utf-8")

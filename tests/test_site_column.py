@@ -244,3 +244,16 @@ def test_an_empty_table_is_refused_unless_that_is_allowed() -> None:
     with pytest.raises(DataError, match="site-2: it has no rows"):
         synthesizer().fit([table(), table(0)])
     assert synthesizer().fit(table(0), allow_misfits=True).release.run.sites == ("site-1",)
+
+
+@pytest.mark.parametrize("sites", [None, 123, [None], {"a": 1.5}])
+def test_what_is_no_table_is_refused(sites: Any) -> None:
+    with pytest.raises(UsageError, match="cannot read rows from an object of type"):
+        synthesizer().fit(sites)
+
+
+@pytest.mark.parametrize("term", ["epsilon", "delta", "max_rows_per_unit"])
+@pytest.mark.parametrize("value", ["a", None, True, [1]])
+def test_terms_that_are_no_numbers_are_refused(term: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=f"{term} is a .*; give a "):
+        synthesizer(**{term: value})

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,9 @@ class FederatedSynthesizer:
         noise_seed: int | None = None,
         allow_large_delta: bool = False,
     ) -> None:
+        _check_number("epsilon", epsilon)
+        _check_number("delta", delta)
+        _check_number("max_rows_per_unit", max_rows_per_unit, whole=True)
         self._method = make_method(method, with_pairs(settings or {}, measure))
         self.schema = Schema.of(schema)
         self.encoding = self._method.encoding(self.schema)
@@ -359,6 +363,12 @@ def name_sites(objects: Sequence[Any]) -> dict[str, Any]:
     return {f"site-{number}": obj for number, obj in enumerate(objects, start=1)}
 
 
+def _check_number(term: str, value: object, *, whole: bool = False) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
+        kind = "whole number" if whole else "number"
+        raise UsageError(f"{term} is a {type(value).__name__}; give a {kind}")
+
+
 def _warn_of_misfits(name: str, fit: Fit) -> None:
     if remark := fit.describe():
         warnings.warn(f"{name}: {remark}", HeterofedsynWarning, stacklevel=3)
@@ -366,7 +376,7 @@ def _warn_of_misfits(name: str, fit: Fit) -> None:
 
 def _is_table(given: Any) -> bool:
     """Whether this is one table, and not several of them."""
-    if isinstance(given, str | os.PathLike | Source):
-        return True
+    if isinstance(given, str | os.PathLike | Source) or not isinstance(given, Iterable):
+        return True  # what is neither is refused where tables are opened
     # Asked of the type: some frames have to be computed before they tell their columns.
     return hasattr(given, "__arrow_c_stream__") or hasattr(type(given), "columns")

@@ -55,7 +55,7 @@ def check(
     ignored = {name for source in sources for name in source.columns}
     ignored -= {*(column.name for column in public.columns), unit}
     if as_json:
-        sizes = dict(zip(public.domain.names, public.domain.sizes, strict=True))
+        sizes = {column.name: column.size for column in public.columns if column.size}
         say_json({"columns": sizes, **fit_json(fit), "ignored_columns": sorted(ignored)})
     else:
         show_fit(fit, public, str(schema), all_columns=True)

@@ -62,8 +62,8 @@ def lost(schema: Schema) -> list[str]:
     odd = [e["name"] for e in columns if e["type"] == "categorical" and "other" not in e]
     if odd:
         lines.append(
-            f"unknown values of {', '.join(odd)} count as the first value there, or as missing; here "
-            "such a row does not fit"
+            f"unknown values of {', '.join(odd)} count as the first value there, or as missing; "
+            "here such a row does not fit"
         )
     return lines
 
