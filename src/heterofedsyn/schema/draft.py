@@ -87,12 +87,14 @@ def draft(
     if all(entry.settings["type"] == "key" for entry in kept):
         listed = "; ".join(f"column {e.name!r}: {e.left_out or 'a key'}" for e in entries)
         raise SchemaError(f"no column can be drafted: {listed}; write their entries by hand")
+    written = {name: choice[1] for name, choice in chosen.items() if choice}
     outline = Outline(
         entries,
         dialect=_dialect(columns, chosen, {entry.name for entry in kept}),
         candidates=candidates(
             sample.coded(kept),
-            sample.dated(kept, {name: choice[1] for name, choice in chosen.items() if choice}),
+            sample.dated(kept, written),
+            sample.numbered(kept, written),
             complete=sample.stride == 1,
         ),
     )
