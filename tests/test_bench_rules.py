@@ -12,6 +12,8 @@ from heterofedsyn.cli.app import run
 from heterofedsyn.schema import encode
 from rules_support import broken_rows
 
+pytestmark = pytest.mark.thorough
+
 needs_tables = pytest.mark.skipif(data_folder() is None, reason="benchmark tables are not at hand")
 
 

@@ -47,6 +47,8 @@ from heterofedsyn.sources import (
 from heterofedsyn.sources._date_format import LAYOUTS
 from heterofedsyn.sources.dialect import written
 
+pytestmark = pytest.mark.thorough
+
 WARDS = ("Chirurgie", "größer", 'say "a"', "it's; 1,5|2\t3", "NA", "31.12.2025", "two\nlines")
 SCHEMA = Schema.of(
     {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from datetime import date, datetime, time
 from pathlib import Path
 
@@ -32,6 +33,8 @@ from heterofedsyn.schema import (
 from heterofedsyn.schema._candidates import with_tables
 from heterofedsyn.schema.outline import Candidate, Entry, Outline
 from heterofedsyn.sources import open_source
+
+pytestmark = pytest.mark.thorough
 
 
 def outlined(*batches: dict[str, list[object]]) -> Outline:
@@ -337,6 +340,37 @@ def test_dates_that_never_decrease_suggest_an_order() -> None:
         outline = draft([batch])
         assert [c.rule for c in outline.candidates] == [{"order": ["came", "seen", "left"]}]
         assert encode(confirmed(outline), [batch]).describe() is None
+
+
+def test_a_value_that_goes_with_one_end_of_numbers_suggests_a_threshold() -> None:
+    rng = np.random.default_rng(0)
+    ages = rng.integers(0, 90, 2_000)
+    wards = np.where(ages <= 17, "paediatrics", rng.choice(["surgery", "medicine"], 2_000))
+    outline = outlined({"ward": wards.tolist(), "age": ages.tolist()})
+    rules = [candidate.rule for candidate in outline.candidates]
+    assert {"never": {"ward": "paediatrics", "age": {"above": 17}}} in rules
+    assert {"never": {"ward": ["medicine", "surgery"], "age": {"below": 18}}} in rules
+    assert len(rules) == 2
+    confirmed = replace(outline, rules=tuple(rules), candidates=())
+    rows = pa.record_batch({"ward": pa.array(wards.tolist()), "age": pa.array(ages.tolist())})
+    assert encode(confirmed.schema(), [rows]).rows_dropped == 0
+
+
+def test_values_that_only_tend_to_one_end_suggest_no_threshold() -> None:
+    rng = np.random.default_rng(0)
+    old = rng.random(4_000) < 0.5
+    ages = np.rint(np.where(old, rng.normal(70, 8, 4_000), rng.normal(30, 8, 4_000)))
+    wards = np.where(old, "geriatrics", "sports").tolist()
+    assert outlined({"ward": wards, "age": ages.astype(int).tolist()}).candidates == ()
+
+
+def test_dates_of_different_ranges_suggest_an_order() -> None:
+    rng = np.random.default_rng(0)
+    day = np.datetime64("1950-01-01")
+    born = (day + rng.integers(0, 20_000, 200)).tolist()
+    came = (day + rng.integers(25_000, 26_000, 200)).tolist()
+    (candidate,) = outlined({"came": came, "born": born}).candidates
+    assert candidate.rule == {"order": ["born", "came"]}
 
 
 def test_independent_columns_suggest_no_rules() -> None:

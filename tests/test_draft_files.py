@@ -32,6 +32,8 @@ from heterofedsyn.sources._date_format import LAYOUTS
 from invented import Desk
 from raw_export import CODES, COLUMNS, write_raw
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def desk(
@@ -154,7 +156,60 @@ def test_what_the_location_says_is_not_guessed_again(desk: Desk) -> None:
     assert location == "x.csv?delimiter=;&date=%m/%d/%Y&decimal=,"
     assert schema.column("b") == DateColumn("b", datetime(2025, 1, 2), datetime(2025, 3, 4))
     _, location = drafted(desk, "x.csv?delimiter=;")
-    assert "date=%m/%d/%Y would fit as well" in desk.err
+    said = "days and months cannot be told apart: read with date=%d/%m/%Y, but date=%m/%d/%Y fits"
+    assert said in desk.err
+    assert said in (desk.folder / "new.toml").read_text()
+
+
+@pytest.mark.parametrize(("proof", "first"), [("03/25/2025", "m"), ("25/03/2025", "d")])
+def test_dates_are_read_in_the_order_that_another_column_proves(
+    desk: Desk, proof: str, first: str
+) -> None:
+    # Read in either order, the ends of `a` are the same.
+    desk.write("x.csv", f"a,b,n\n01/01/2025,{proof},1\n05/07/2025,{proof},2\n12/12/2025,,3\n")
+    schema, location = drafted(desk, "x.csv")
+    second = "d" if first == "m" else "m"
+    assert location == f"x.csv?date=%{first}/%{second}/%Y"
+    assert misfits(schema, location) is None
+    assert "column 'a': days and months cannot be told apart" in desk.err
+    assert "the order that column 'b' proves" in desk.err
+    assert "column 'b':" not in desk.err
+
+
+def test_columns_that_prove_different_orders_prove_nothing(desk: Desk) -> None:
+    desk.write("x.csv", "a,b,c\n01/01/2025,03/25/2025,25/03/2025\n02/01/2025,,\n")
+    schema, location = drafted(desk, "x.csv")
+    assert misfits(schema, location) is None
+    assert "column 'a': days and months cannot be told apart" in desk.err
+    assert "look which is meant" in desk.err
+
+
+def test_a_number_that_may_stand_for_missing_is_said_and_the_location_reads_it_so(
+    desk: Desk,
+) -> None:
+    rows = [f"{i % 11},{18 + i % 70},{i % 100},{20 + i % 9}.5" for i in range(300)]
+    rows += ["-9,999,3,99.0"] * 5
+    desk.write("x.csv", "\n".join(["pain,age,share,bmi", *rows, ""]))
+    drafted(desk, "x.csv")
+    for name, words, ends in (
+        ("pain", "-9", "min = 0"),
+        ("age", "999", "max = 87"),
+        ("bmi", "99.0", "max = 28.5"),
+    ):
+        said = f"missing: if so, read with ?null.{name}={words}, and write nullable = true, {ends}"
+        assert said in desk.err
+        assert said in (desk.folder / "new.toml").read_text()
+    assert "column 'share'" not in desk.err
+    schema, _ = drafted(desk, "x.csv?null.pain=-9&null.age=999&null.bmi=99.0")
+    assert schema.column("age") == IntegerColumn("age", 18, 87, nullable=True)
+    assert "may stand for missing" not in desk.err
+
+
+def test_categories_that_differ_in_case_or_blanks_are_said(desk: Desk) -> None:
+    desk.write("x.csv", 'a,b\nGKV,x\ngkv,y\n" gkv",x\nPKV,y\n')
+    drafted(desk, "x.csv")
+    assert "column 'a': differ in case or blanks only: ' gkv', 'GKV', 'gkv';" in desk.err
+    assert "column 'b'" not in desk.err
 
 
 @pytest.mark.parametrize("wide", ["utf-16", "utf-32"])

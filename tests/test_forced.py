@@ -23,6 +23,8 @@ from heterofedsyn.simulate.run import run_study, site_names
 from invented import Desk
 from support import categories, deal, make_plan
 
+pytestmark = pytest.mark.thorough
+
 SCHEMA = categories(4, 6, 3, 5, 12, label=0)
 FREE = Schema(SCHEMA.columns)
 WEAK = (("a1", "a2"), ("a2", "a4"))

@@ -27,6 +27,8 @@ from heterofedsyn.synthesis.grid import group_categories
 from heterofedsyn.synthesis.hierarchy import rebuild_tiers, stood_out, within
 from support import make_plan
 
+pytestmark = pytest.mark.thorough
+
 CHAPTERS, EACH = 10, 60
 CODES = [f"{chapter}{code:02}" for chapter in range(CHAPTERS) for code in range(EACH)]
 ICD = CategoricalColumn("icd", tuple(CODES))

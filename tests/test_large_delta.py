@@ -10,6 +10,8 @@ from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.privacy.budget import LARGE_DELTA, check_usual_delta
 from invented import Desk
 
+pytestmark = pytest.mark.thorough
+
 SIMULATE = ("simulate", "--data", "d.csv", "--out", "out", "--method", "independent")
 PLAN = ("plan", "--rows", "1000", "--sites", "2", "--method", "independent")
 NEW = ("study", "new", "--site", "elmwood", "--out", "out")

@@ -19,6 +19,8 @@ from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.misfits import Tolerance
 from site_support import SCHEMA, approved_study, make_message, make_site, rows_of
 
+pytestmark = pytest.mark.thorough
+
 STAYS = Schema.of(
     {
         "columns": [
@@ -102,8 +104,30 @@ def test_details_name_the_first_rows_of_each_table_in_a_file_of_ones_own(owner: 
     assert "secret" not in text
     line = (owner.place / "one.csv").read_text().splitlines()[43 - 1 + 1]
     assert line.startswith("secret"), "row 43 is line 44 of the file"
-    owner.check("--data", owner.write("good.csv", GOOD), "--details", file)
+    _, err = owner.check("--data", owner.write("good.csv", GOOD), "--details", file)
+    assert f"all rows fit and no value is clamped: there is no {file}" in err
     assert not file.exists(), "what was found before is no longer true"
+
+
+def test_details_name_the_first_rows_that_are_clamped_by_side(owner: Owner) -> None:
+    rows = owner.write("rows.csv", *[GOOD] * 9, "female,birth,3\n", "female,birth,444\n")
+    file = owner.place / "details.txt"
+    owner.check("--data", rows, "--details", file)
+    assert file.read_text().splitlines()[1:] == [
+        f"{rows}: column 'bmi', below its range (1 in all): row 10",
+        f"{rows}: column 'bmi', above its range (1 in all): row 11",
+    ]
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 5])
+def test_every_column_in_a_wrong_unit_is_named_or_counted(columns: int) -> None:
+    names = [f"x{number}" for number in range(columns)]
+    fit = Fit(rows_read=4, clamped=dict.fromkeys(names, (0, 4)), values=dict.fromkeys(names, 4))
+    with pytest.raises(DataError) as told:
+        Tolerance().check(fit, STAYS)
+    said = [name for name in names if f"column {name!r}: of 4 values 4 above" in str(told.value)]
+    assert said == names[:3]
+    assert ("and so in 2 more columns" in str(told.value)) == (columns == 5)
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "schema.toml", ".", "missing/link"])
@@ -165,6 +189,14 @@ def test_exactly_the_share_passes_and_one_row_more_does_not(
         Tolerance().check(fit, STAYS)
 
 
+def test_json_tells_of_determined_columns_too(owner: Owner) -> None:
+    table = {"birth": "female", "fracture": "male"}
+    determined = {"determines": {"from": "why", "to": "sex", "table": table}}
+    Schema.of({**STAYS.settings, "rules": [determined]}).save(owner.place / "schema.toml")
+    found = json.loads(owner.check("--json")[0])
+    assert found["columns"] == {"sex": 2, "why": 2, "bmi": 100}
+
+
 @pytest.mark.parametrize("share", ["-0.1", "1.1", "nan"])
 def test_a_share_is_a_share(owner: Owner, share: str) -> None:
     for option in ("--most-misfit", "--most-clamped"):
@@ -215,6 +247,10 @@ def test_a_site_is_not_made_of_rows_that_do_not_fit_and_a_preview_of_them_fails(
     out, err = owner(*preview, code=1)
     assert "100 below" in out
     assert "column 'bmi': of 100 values 100 below its range" in err.splitlines()[-1]
+    assert "below its range (100 in all): rows 1, 2, 3, 4, 5\n" in details.read_text()
+    owner.write("rows.csv", *[GOOD] * 100)
+    _, err = owner(*preview)
+    assert f"no value is clamped: there is no {details}" in err
     assert not details.exists()
 
 

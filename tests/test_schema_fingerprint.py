@@ -24,6 +24,8 @@ from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
 from site_support import NOW, WHO, make_site
 
+pytestmark = pytest.mark.thorough
+
 SCHEMA = Schema.of(
     {
         "columns": [

@@ -22,6 +22,8 @@ from heterofedsyn.hub.release import load
 from heterofedsyn.schema import encode
 from heterofedsyn.simulate.site_column import SiteColumn
 
+pytestmark = pytest.mark.thorough
+
 AGE = {"name": "age", "type": "integer", "min": 0, "max": 99, "bins": 5}
 SICK = {"name": "sick", "type": "boolean"}
 VALUES = ["north", "south", "St. Mary's"]
@@ -201,6 +203,32 @@ def test_a_table_of_which_half_does_not_fit_is_refused_unless_that_is_allowed(
     assert told.exit_code == 0
 
 
+@pytest.mark.parametrize(("share", "refused"), [(0.475, False), (0.5, True), (1.0, True)])
+@pytest.mark.parametrize(("value", "side"), [(999, "above"), (-7, "below")])
+def test_a_column_of_which_half_is_clamped_is_refused_unless_that_is_allowed(
+    share: float, refused: bool, value: int, side: str, tmp_path: Path
+) -> None:
+    frame = table(40)
+    many = round(share * 40)
+    frame.loc[: many - 1, "age"] = value
+    dealt: dict[str, Any] = {"site_column": "hospital", "site_names": ["north", "south"]}
+    said = f"column 'age': of 40 values {many} {side} its range, half of them or more"
+    for terms in ({}, dealt):
+        if refused:
+            with pytest.raises(DataError, match=rf"{said}.*unit.*allow_misfits=True"):
+                synthesizer().fit(frame, **terms)
+        synthesizer().fit(frame, allow_misfits=refused, **terms)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    WITHOUT.save(tmp_path / "s.toml")
+    out = tmp_path / "out"
+    for option in ("--data", "--site"):
+        words = ("--schema", tmp_path / "s.toml", option, tmp_path / "rows.csv", "--out", out)
+        told = simulate(*words, "--overwrite")
+        assert isinstance(told.exception, DataError) == refused
+        assert out.exists() != refused
+    assert simulate(*words, "--overwrite", "--allow-misfits").exit_code == 0
+
+
 def test_rules_that_half_of_a_table_breaks_are_said_in_the_refusal() -> None:
     rules = [{"never": {"sick": True, "age": {"above": 3}}}]
     schema = Schema.of({"columns": [AGE, SICK], "rules": rules})
@@ -218,3 +246,16 @@ def test_an_empty_table_is_refused_unless_that_is_allowed() -> None:
     with pytest.raises(DataError, match="site-2: it has no rows"):
         synthesizer().fit([table(), table(0)])
     assert synthesizer().fit(table(0), allow_misfits=True).release.run.sites == ("site-1",)
+
+
+@pytest.mark.parametrize("sites", [None, 123, [None], {"a": 1.5}])
+def test_what_is_no_table_is_refused(sites: Any) -> None:
+    with pytest.raises(UsageError, match="cannot read rows from an object of type"):
+        synthesizer().fit(sites)
+
+
+@pytest.mark.parametrize("term", ["epsilon", "delta", "max_rows_per_unit"])
+@pytest.mark.parametrize("value", ["a", None, True, [1]])
+def test_terms_that_are_no_numbers_are_refused(term: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=f"{term} is a .*; give a "):
+        synthesizer(**{term: value})

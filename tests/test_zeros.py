@@ -29,6 +29,8 @@ from heterofedsyn.synthesis.zeros import centred, possible_cells
 from rules_support import lawful_rows, random_schema
 from support import make_plan
 
+pytestmark = pytest.mark.thorough
+
 SEX = {"name": "sex", "type": "categorical", "values": ["male", "female"]}
 ILL = {"name": "ill", "type": "categorical", "values": ["flu", "pregnancy", "birth", "cold"]}
 AGE = {"name": "age", "type": "integer", "min": 0, "max": 99, "bins": 25}

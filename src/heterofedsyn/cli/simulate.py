@@ -109,7 +109,9 @@ def simulate(
     allow_misfits: Annotated[
         bool,
         typer.Option(
-            "--allow-misfits", help="Go on though half of the rows or more do not fit, or all."
+            "--allow-misfits",
+            help="Go on though half of the rows or more do not fit, or of a column's values are "
+            "outside of its range.",
         ),
     ] = False,
     overwrite: Overwrite = False,

@@ -14,6 +14,7 @@ from heterofedsyn._arrays import Integers
 from heterofedsyn._words import count
 from heterofedsyn.schema import _parsing
 from heterofedsyn.schema._seen import MOST_VALUES, Seen, Way, flat, without_nulls
+from heterofedsyn.schema._thresholds import thresholds
 from heterofedsyn.schema.outline import Candidate, Entry
 
 if TYPE_CHECKING:
@@ -54,6 +55,15 @@ class Dated:
     name: str
     kind: str
     seconds: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Numbered:
+    """A column of numbers of a sample; a missing one is NaN."""
+
+    name: str
+    kind: str
+    numbers: NDArray[np.float64]
 
 
 class Sample:
@@ -113,6 +123,17 @@ class Sample:
                 dated.append(Dated(name, kind, seconds))
         return dated
 
+    def numbered(self, entries: Sequence[Entry], ways: Mapping[str, Way]) -> list[Numbered]:
+        """The columns of numbers, given how each is written."""
+        numbered = []
+        for entry in entries:
+            name, kind = entry.name, entry.settings["type"]
+            if kind in ("integer", "number"):
+                text, _ = without_nulls(self._column(name))
+                cells = _parsing.numbers(ways[name].read(text, kind, name))
+                numbered.append(Numbered(name, kind, np.where(cells.read, cells.values, np.nan)))
+        return numbered
+
     def _column(self, name: str) -> pa.Array:
         """The words of a column, in the order of rows."""
         import pyarrow as pa
@@ -122,7 +143,11 @@ class Sample:
 
 
 def candidates(
-    columns: Sequence[Coded], dated: Sequence[Dated], *, complete: bool
+    columns: Sequence[Coded],
+    dated: Sequence[Dated],
+    numbered: Sequence[Numbered] = (),
+    *,
+    complete: bool,
 ) -> tuple[Candidate, ...]:
     """The rules that a sample suggests, those about the most values first.
 
@@ -138,6 +163,9 @@ def candidates(
         for second in small[place + 1 :]:
             if frozenset((first.name, second.name)) not in related:
                 found += _never(first, second)
+    for first in small:
+        for other in numbered[:MOST_COLUMNS]:
+            found += _beyond(first, other)
     return tuple(found[:_MOST_CANDIDATES])
 
 
@@ -179,18 +207,25 @@ def _ordered(columns: Sequence[Dated]) -> Iterator[Candidate]:
     for first, second in permutations(columns, 2):
         if first.kind != second.kind or (first.seconds > second.seconds).any():
             continue
-        if (conflicts := int((first.seconds > rng.permutation(second.seconds)).sum())) >= EXPECTED:
+        if np.count_nonzero(first.seconds < second.seconds) < EXPECTED:
+            continue
+        conflicts = int((first.seconds > rng.permutation(second.seconds)).sum())
+        apart = np.nanmedian(first.seconds) < np.nanmin(second.seconds)
+        if conflicts >= EXPECTED or apart:
             later[first.name][second.name] = conflicts
     starts = [name for name in later if not any(name in after for after in later.values())]
     for name in starts:
         chain, conflicts = [name], 0
         # The next one is that which most others follow.
-        while after := later[chain[-1]]:
+        while after := {one: many for one, many in later[chain[-1]].items() if one not in chain}:
             chain.append(max(after, key=lambda one: len(later[one])))
             conflicts += after[chain[-1]]
         if len(chain) > 1:
-            why = f"never decreasing, by chance about {count(conflicts, 'row')} would"
-            yield Candidate({"order": chain}, why)
+            rows = f"by chance about {count(conflicts, 'row')} would"
+            yield Candidate(
+                {"order": chain},
+                f"never decreasing, {rows if conflicts >= EXPECTED else 'as by their ranges'}",
+            )
 
 
 def _never(first: Coded, second: Coded) -> list[Candidate]:
@@ -207,6 +242,18 @@ def _never(first: Coded, second: Coded) -> list[Candidate]:
         return []
     found = [_merged(first, second, empty, chance), _merged(second, first, empty.T, chance.T)]
     return min(found, key=len)[:_MOST_OF_PAIR]
+
+
+def _beyond(first: Coded, second: Numbered) -> list[Candidate]:
+    """Values that go with one end of a column of numbers only."""
+    found = thresholds(first.codes, len(first.values), second.numbers, EXPECTED)
+    candidates = []
+    for codes, side, limit, rows in found[:_MOST_OF_PAIR]:
+        end = int(limit) if second.kind == "integer" else limit
+        conditions = {first.name: _some(first, codes), second.name: {side: end}}
+        why = f"no row has this, by chance about {count(round(rows), 'row')} would"
+        candidates.append(Candidate({"never": conditions}, why))
+    return candidates
 
 
 def _merged(
@@ -254,7 +301,7 @@ def with_tables(
 def _words_only(
     batch: pa.RecordBatch, columns: Mapping[str, Seen], rows: Integers
 ) -> pa.RecordBatch:
-    """What may turn out to be categories or dates in some rows, as codes of words; else nothing."""
+    """What may turn out to be categories, dates or numbers, as codes of words; else nothing."""
     import pyarrow as pa
 
     arrays = {}
@@ -262,7 +309,12 @@ def _words_only(
         seen, values = columns[name], flat(array)
         few = seen.values is not None and len(seen.values) <= MOST_VALUES
         moments = pa.types.is_date(values.type) or pa.types.is_timestamp(values.type)
-        if moments or (few and (pa.types.is_boolean(values.type) or _parsing.is_text(values.type))):
+        number = any(seen.of(kind) for kind in ("integer", "number"))
+        if (
+            moments
+            or number
+            or (few and (pa.types.is_boolean(values.type) or _parsing.is_text(values.type)))
+        ):
             words = _parsing.words(values.take(pa.array(rows))).cast(pa.string())
         else:
             words = pa.nulls(len(rows), pa.string())

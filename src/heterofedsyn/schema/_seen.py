@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from heterofedsyn.schema._missing_codes import Tails
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,6 +63,7 @@ class Reading:
     missing: bool = False
     decimals: int = 0
     nulls: frozenset[str] = frozenset()
+    tails: Tails = field(default=Tails(), compare=False)
 
     @property
     def empty(self) -> bool:
@@ -75,6 +78,7 @@ class Reading:
             self.missing or other.missing,
             max(self.decimals, other.decimals),
             self.nulls | other.nulls,
+            self.tails.merge(other.tails),
         )
 
 
@@ -281,7 +285,8 @@ def _read(array: pa.Array, kind: str) -> Reading | None:
         return None
     low, high = values.min().item(), values.max().item()
     places = _decimals(array) if kind == "number" else 0
-    return Reading(low, high, missing, places)
+    tails = Tails.of(values) if kind in ("integer", "number") else Tails()
+    return Reading(low, high, missing, places, tails=tails)
 
 
 def _decimals(array: pa.Array) -> int:

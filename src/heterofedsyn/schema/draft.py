@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from heterofedsyn.errors import SchemaError
 from heterofedsyn.schema._checks import SECOND
+from heterofedsyn.schema._doubts import Choice, doubts, in_proven_order, proven_order
 from heterofedsyn.schema._seen import (
     AS_IT_IS,
     KINDS,
@@ -77,18 +78,24 @@ def draft(
     if not rows:
         raise SchemaError("there are no rows to draft a schema from; pass a table with rows")
     comma = any(_needs_comma(seen) for seen in columns.values())
-    chosen = {name: _choice(seen, comma=comma) for name, seen in columns.items()}
-    entries = _within_limits([_entry(seen, chosen[name]) for name, seen in columns.items()])
+    proof = proven_order(columns.values(), ways)
+    chosen = {
+        name: in_proven_order(seen, _choice(seen, comma=comma), proof[0])
+        for name, seen in columns.items()
+    }
+    entries = _within_limits([_entry(seen, chosen[name], proof) for name, seen in columns.items()])
     kept = [entry for entry in entries if not entry.left_out]
     if all(entry.settings["type"] == "key" for entry in kept):
         listed = "; ".join(f"column {e.name!r}: {e.left_out or 'a key'}" for e in entries)
         raise SchemaError(f"no column can be drafted: {listed}; write their entries by hand")
+    written = {name: choice[1] for name, choice in chosen.items() if choice}
     outline = Outline(
         entries,
         dialect=_dialect(columns, chosen, {entry.name for entry in kept}),
         candidates=candidates(
             sample.coded(kept),
-            sample.dated(kept, {name: choice[1] for name, choice in chosen.items() if choice}),
+            sample.dated(kept, written),
+            sample.numbered(kept, written),
             complete=sample.stride == 1,
         ),
     )
@@ -129,7 +136,7 @@ def _needs_comma(seen: Seen) -> bool:
     return bool(ways) and all(dict(way.options).get("decimal") == "," for way in ways)
 
 
-def _choice(seen: Seen, *, comma: bool) -> tuple[str, Way, Reading] | None:
+def _choice(seen: Seen, *, comma: bool) -> Choice | None:
     """The most telling kind that holds for all rows, and how they are written."""
     for kind in KINDS:
         found = [(way, reading) for way, reading in seen.of(kind) if not reading.empty]
@@ -159,7 +166,7 @@ def _are_initials(seen: Seen) -> bool:
     return not any(letters <= {*pair} for pair in ("yn", "tf", "jn"))
 
 
-def _compact(seen: Seen) -> tuple[str, Way, Reading] | None:
+def _compact(seen: Seen) -> Choice | None:
     """Dates as 20251231, which are whole numbers too."""
     first, last = ((datetime(year, 1, 1) - _EPOCH) / SECOND for year in (1900, 2100))
     for kind in ("date", "datetime"):
@@ -170,7 +177,7 @@ def _compact(seen: Seen) -> tuple[str, Way, Reading] | None:
     return None
 
 
-def _entry(seen: Seen, choice: tuple[str, Way, Reading] | None) -> Entry:
+def _entry(seen: Seen, choice: Choice | None, proof: tuple[str, str]) -> Entry:
     name = seen.name
     if not name:
         return Entry({"name": name}, "it has no name in the header; give it one there")
@@ -179,14 +186,14 @@ def _entry(seen: Seen, choice: tuple[str, Way, Reading] | None) -> Entry:
     if choice is None:
         why = "its cells are of a type that no column can hold, or of several"
         return Entry({"name": name}, why)
-    kind, way, reading = choice
+    kind, _, reading = choice
     nullable = {"nullable": True} if reading.missing or reading.nulls else {}
     if reason := _identifies(seen, kind):
         return Entry({"name": name, "type": "key", **_prefix(seen, kind)}, "", (reason,))
     if kind == "categorical" and (left_out := _no_categories(seen)):
         return left_out
     settings = {"name": name, "type": kind, **_limits(seen, kind, reading), **nullable}
-    remarks = _remarks(seen, kind, way)
+    remarks = doubts(seen, choice, proof)
     if seen.known >= EVIDENCE and not nullable and _is_constant(seen, kind, reading):
         return Entry(settings, "all its rows hold the same value, so there is nothing to learn")
     return settled(Entry(settings, "", remarks))
@@ -290,18 +297,6 @@ def _is_constant(seen: Seen, kind: str, reading: Reading) -> bool:
     return reading.low == reading.high
 
 
-def _remarks(seen: Seen, kind: str, way: Way) -> tuple[str, ...]:
-    """How else the cells could be meant."""
-    found = {way: reading for way, reading in seen.of(kind) if not reading.empty}
-    others = [other for other, reading in found.items() if reading != found[way]]
-    if not way.options or not others:
-        return ()
-    written, other = (
-        "&".join(f"{key}={value}" for key, value in one.options) for one in (way, others[0])
-    )
-    return (f"read with {written}; {other or 'no option'} would fit as well: look which is meant",)
-
-
 def _moment(second: int) -> datetime:
     """The moment of a second since 1970, or the nearest that a date can say."""
     first, last = ((end - _EPOCH) // SECOND for end in (datetime.min, datetime.max))
@@ -323,7 +318,7 @@ def _outwards(low: float, high: float) -> tuple[float, float]:
 
 def _dialect(
     columns: Mapping[str, Seen],
-    chosen: Mapping[str, tuple[str, Way, Reading] | None],
+    chosen: Mapping[str, Choice | None],
     kept: set[str],
 ) -> Options:
     """What the location must say, of all columns at once where that reads each as drafted."""
@@ -353,9 +348,7 @@ def _words(key: str, value: str) -> list[str]:
     return value.split(",") if key == "null" else [value]
 
 
-def _same(
-    seen: Seen, key: str, value: str, chosen: Mapping[str, tuple[str, Way, Reading] | None]
-) -> bool:
+def _same(seen: Seen, key: str, value: str, chosen: Mapping[str, Choice | None]) -> bool:
     """Whether a column that does not need an option is read alike with it."""
     choice = chosen[seen.name]
     assert choice is not None

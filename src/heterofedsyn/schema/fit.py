@@ -21,6 +21,8 @@ MOST_PLACES = 5
 """Rows that are remembered of each reason."""
 
 MISSING = "missing"
+BROKEN = "broken"
+BELOW, ABOVE = "below its range", "above its range"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,8 +37,8 @@ class Fit:
         rules: how many rows break each rule, by its number; of those all of whose cells fit.
         clamped: for each column, how many numbers lie below and above its range.
         values: for each column with a range, how many numbers there are, inside of it or not.
-        places: the numbers of the first rows, from 1, that do not fit, by column, or number of a
-            rule, and reason.
+        places: the numbers of the first rows, from 1, that do not fit or are clamped, by column, or
+            number of a rule, and reason.
         rows_over: rows that fit but exceed what one unit may contribute.
     """
 
@@ -149,14 +151,14 @@ class FitCount:
                 self._values[name] += int(np.count_nonzero(reading.fits & ~reading.missing))
                 below, above = self._clamped.get(name, (0, 0))
                 self._clamped[name] = (
-                    below + int(np.count_nonzero(reading.below)),
-                    above + int(np.count_nonzero(reading.above)),
+                    below + self._place(name, BELOW, reading.below),
+                    above + self._place(name, ABOVE, reading.above),
                 )
         if unit is not None and known is not None:
             reading_fits = readings[unit].fits if unit in readings else True
             self._note(unit, "no unit", ~known & reading_fits)
         for number, mask in broken.items():
-            self._rules[number] += self._place(number, "broken", mask)
+            self._rules[number] += self._place(number, BROKEN, mask)
         self._rows_read += fits.size
         self._rows_dropped += fits.size - int(np.count_nonzero(fits))
 

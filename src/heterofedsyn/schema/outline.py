@@ -217,7 +217,12 @@ def _filled(entry: Entry, span: str | None, values: Sequence[str] | None) -> Ent
         kinds = (kind,) if kind in _RANGED else _RANGED
         settings |= _range(entry.name, str(span), kinds)
     order = ["name", "type", *settings]
-    return Entry({key: settings[key] for key in order}, "", entry.remarks)
+    settings = {key: settings[key] for key in order}
+    try:
+        Schema.of({"columns": [settings]})
+    except SchemaError as error:
+        raise UsageError(str(error)) from None
+    return Entry(settings, "", entry.remarks)
 
 
 def _range(name: str, span: str, kinds: Sequence[str]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from heterofedsyn._files import read_whole
 from heterofedsyn._toml import Inline
 from heterofedsyn._words import count
-from heterofedsyn.errors import SchemaError, UsageError
+from heterofedsyn.errors import SchemaError
 from heterofedsyn.schema import _checks
 from heterofedsyn.schema.binned import BinnedColumn
 from heterofedsyn.schema.columns import BooleanColumn, CategoricalColumn, Column, KeyColumn
@@ -271,7 +271,7 @@ def _table(folder: Path, name: str, what: str) -> dict[str, str]:
         text = read_whole(path, MOST_TABLE_BYTES).decode("utf-8-sig")
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise UsageError(f"{what}: cannot be read: {reason}; check the path") from None
+        raise SchemaError(f"{what}: cannot be read: {reason}; check the path") from None
     except UnicodeDecodeError:
         raise SchemaError(f"{what}: not UTF-8 text; save it as UTF-8") from None
     table = _FromFile()

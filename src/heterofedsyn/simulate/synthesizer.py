@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ from heterofedsyn.simulate.run import POOLED, Watcher, run_study, site_names
 from heterofedsyn.simulate.site_column import SiteColumn
 from heterofedsyn.simulate.split import MOST_SITES, split
 from heterofedsyn.site.counting import Counted, count
-from heterofedsyn.site.misfits import dialect_hint, rules_said
+from heterofedsyn.site.misfits import check_half
 from heterofedsyn.sources import Source, Watch, check_apart, open_source, read, unwatched
 from heterofedsyn.sources.spark_table import SparkSource
 
@@ -81,6 +82,9 @@ class FederatedSynthesizer:
         noise_seed: int | None = None,
         allow_large_delta: bool = False,
     ) -> None:
+        _check_number("epsilon", epsilon)
+        _check_number("delta", delta)
+        _check_number("max_rows_per_unit", max_rows_per_unit, whole=True)
         self._method = make_method(method, with_pairs(settings or {}, measure))
         self.schema = Schema.of(schema)
         self.encoding = self._method.encoding(self.schema)
@@ -121,18 +125,20 @@ class FederatedSynthesizer:
     ) -> FederatedSynthesizer:
         """Run the study over tables: pandas, polars, pyarrow, or file paths.
 
-        Rows that do not fit the schema are left out, with a warning that counts them by column.
+        Rows that do not fit the schema are left out, with a warning that counts them by column;
+        values outside of a column's range are clamped to it.
 
         Args:
             sites: one table, a sequence of them, one per site, or a mapping from names of sites.
             site_column: a column that says at which site a row is; splits one table, or several
                 that are put together. Sites are named by the values that the schema lists for it.
             site_names: what the column may say, if it is not in the schema; and not released.
-            allow_misfits: go on though half of a table or more does not fit, or all of it.
+            allow_misfits: go on though half of a table or more does not fit, or all of it, or
+                half of a column's values lie outside of its range.
 
         Raises:
             UsageError: a table is given twice.
-            DataError: half of a table does not fit, or there is no row that fits.
+            DataError: half of a table does not fit, no row does, or half of a column is clamped.
             PrivacyRefusal: with a unit, somebody has rows at two sites.
         """
         if site_column is not None:
@@ -244,22 +250,21 @@ class FederatedSynthesizer:
         )
 
     def check_fit(self, name: str, fit: Fit, tables: Sequence[Any], *, allow: bool) -> None:
-        """Refuse to go on with half of a holder's rows or less, or with none, unless allowed.
+        """Refuse to go on with half of a holder's rows or values wrong, or no row, unless allowed.
 
         Raises:
             DataError: for the owner of the rows; nothing is released.
         """
-        left = fit.rows_read - fit.rows_dropped
-        if allow or left > fit.rows_dropped:
+        if allow:
             return
-        places = [open_source(table) for table in tables if isinstance(table, str | os.PathLike)]
-        hint = dialect_hint(fit, places, self.schema) or "see `heterofedsyn schema check`"
-        hint = "; ".join([*rules_said(fit, self.schema), hint])
-        found = f"{fit.describe()}, of {fit.rows_read:,}" if fit.rows_read else "it has no rows"
-        raise DataError(
-            f"{name}: {found}; {hint}; or, if that is as it should be, go on with "
-            "--allow-misfits (in Python allow_misfits=True)"
-        )
+        places = (open_source(table) for table in tables if isinstance(table, str | os.PathLike))
+        try:
+            check_half(fit, self.schema, places)
+        except DataError as error:
+            raise DataError(
+                f"{name}: {error}; or, if that is as it should be, go on with "
+                "--allow-misfits (in Python allow_misfits=True)"
+            ) from None
 
     def split(self, encoded: Encoded, sites: int, kind: str) -> list[EncodedTable]:
         """One encoded table dealt to sites, as a federation might hold it.
@@ -358,6 +363,12 @@ def name_sites(objects: Sequence[Any]) -> dict[str, Any]:
     return {f"site-{number}": obj for number, obj in enumerate(objects, start=1)}
 
 
+def _check_number(term: str, value: object, *, whole: bool = False) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
+        kind = "whole number" if whole else "number"
+        raise UsageError(f"{term} is a {type(value).__name__}; give a {kind}")
+
+
 def _warn_of_misfits(name: str, fit: Fit) -> None:
     if remark := fit.describe():
         warnings.warn(f"{name}: {remark}", HeterofedsynWarning, stacklevel=3)
@@ -365,7 +376,7 @@ def _warn_of_misfits(name: str, fit: Fit) -> None:
 
 def _is_table(given: Any) -> bool:
     """Whether this is one table, and not several of them."""
-    if isinstance(given, str | os.PathLike | Source):
-        return True
+    if isinstance(given, str | os.PathLike | Source) or not isinstance(given, Iterable):
+        return True  # what is neither is refused where tables are opened
     # Asked of the type: some frames have to be computed before they tell their columns.
     return hasattr(given, "__arrow_c_stream__") or hasattr(type(given), "columns")

@@ -6,7 +6,7 @@ For the steward's eyes alone: a serving agent asks for nothing here, and goes on
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from heterofedsyn._files import check_place, file_written_whole, read_whole
 from heterofedsyn._words import count
 from heterofedsyn.errors import DataError, UsageError, plain
 from heterofedsyn.schema import Fit, Schema
+from heterofedsyn.schema.fit import ABOVE, BELOW
 from heterofedsyn.schema.table import columns_of
 from heterofedsyn.sources import Source, remedy
 
@@ -21,8 +22,9 @@ MOST_MISFIT = 0.05
 MOST_CLAMPED = 0.2
 
 _REMEDY = "mend the rows, or widen the schema: `other`, `nullable`, the type"
+_UNIT_REMEDY = "see whether it is in the schema's unit, or widen min and max"
 _MOST_SAID = 3
-"""Rules in one line."""
+"""Rules, or columns, in one line."""
 
 _MOST_BYTES = 2**24
 """Of a file of details."""
@@ -74,13 +76,43 @@ class Tolerance:
                 f"{100 * self.misfit:g} % ({fit.reasons}); "
                 f"{'; '.join([*rules_said(fit, schema), hint or _REMEDY])}"
             )
-        for name, (below, above) in fit.clamped.items():
-            if below + above > self.clamped * fit.values[name]:
-                raise DataError(
-                    f"column {name!r}: of {count(fit.values[name], 'value')} "
-                    f"{side(below, above)} its range, more than {100 * self.clamped:g} %; see "
-                    "whether it is in the schema's unit, or widen min and max"
-                )
+        beyond = [
+            name
+            for name, both in fit.clamped.items()
+            if sum(both) > self.clamped * fit.values[name]
+        ]
+        if beyond:
+            raise DataError(
+                f"{clamped_said(fit, beyond)}, more than {100 * self.clamped:g} %; {_UNIT_REMEDY}"
+            )
+
+
+def check_half(fit: Fit, schema: Schema, sources: Iterable[Source] = ()) -> None:
+    """Refuse rows half of which do not fit, or a column half of whose values are clamped.
+
+    Args:
+        sources: where the rows are, to look whether they are in another dialect.
+
+    Raises:
+        DataError: saying how many, why, and what to do.
+    """
+    if 2 * fit.rows_dropped >= fit.rows_read:
+        found = f"{fit.describe()}, of {fit.rows_read:,}" if fit.rows_read else "it has no rows"
+        hint = dialect_hint(fit, sources, schema) or "see `heterofedsyn schema check`"
+        raise DataError("; ".join([found, *rules_said(fit, schema), hint]))
+    beyond = [name for name, both in fit.clamped.items() if 2 * sum(both) >= fit.values[name]]
+    if beyond:
+        raise DataError(f"{clamped_said(fit, beyond)}, half of them or more; {_UNIT_REMEDY}")
+
+
+def clamped_said(fit: Fit, names: Sequence[str]) -> str:
+    """How many values of columns were clamped and on which side, of the first few of them."""
+    said = []
+    for name in names[:_MOST_SAID]:
+        sides = side(*fit.clamped[name])
+        said.append(f"column {name!r}: of {count(fit.values[name], 'value')} {sides} its range")
+    more = len(names) - len(said)
+    return "; ".join(said) + (f"; and so in {count(more, 'more column')}" if more else "")
 
 
 def side(below: int, above: int) -> str:
@@ -109,11 +141,13 @@ def dialect_hint(fit: Fit, sources: Iterable[Source], schema: Schema) -> str | N
 
 
 def details(checked: Checked, schema: Schema) -> Iterator[str]:
-    """Which rows do not fit, the first few of every reason; no value of a row is in it."""
+    """Which rows do not fit or are clamped, the first few of every reason; never their values."""
     starts = [start for _, start in checked.starts]
     for (what, reason), rows in checked.places.items():
         if isinstance(what, int):
             said, many = f"rule {what} ({schema.rules[what - 1].words})", checked.rules[what]
+        elif reason in (BELOW, ABOVE):
+            said, many = f"column {what!r}", checked.clamped[what][(BELOW, ABOVE).index(reason)]
         else:
             said, many = f"column {what!r}", checked.misfits[what][reason]
         own: dict[str, list[int]] = {}
@@ -141,11 +175,11 @@ def check_details(target: Path) -> None:
         raise UsageError(f"{target} exists, and tells of no rows that do not fit; name a new file")
 
 
-def write_details(target: Path, checked: Checked, schema: Schema) -> bool:
+def write_details(target: Path, checked: Checked, schema: Schema) -> str:
     """Write them to a file that its owner alone can read, instead of what was there.
 
     Returns:
-        Whether there was anything to write.
+        What was done, for the owner.
 
     Raises:
         HeterofedsynError: if it cannot be written.
@@ -154,8 +188,10 @@ def write_details(target: Path, checked: Checked, schema: Schema) -> bool:
     lines = list(details(checked, schema))
     if not lines:
         target.unlink(missing_ok=True)
-        return False
+        return f"all rows fit and no value is clamped: there is no {target}"
     with file_written_whole(target) as partial:
         partial.touch(0o600, exist_ok=False)
         partial.write_text("\n".join([_ROWS, *lines, ""]), "utf-8")
-    return True
+    return (
+        f"the first rows that do not fit or are clamped are named in {target}: only you can read it"
+    )

@@ -28,7 +28,8 @@ def check(
     details: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="For the numbers of the first rows that do not fit; yours alone."
+            metavar="FILE",
+            help="For the numbers of the first rows that do not fit or are clamped; yours alone.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
@@ -54,14 +55,14 @@ def check(
     ignored = {name for source in sources for name in source.columns}
     ignored -= {*(column.name for column in public.columns), unit}
     if as_json:
-        sizes = dict(zip(public.domain.names, public.domain.sizes, strict=True))
+        sizes = {column.name: column.size for column in public.columns if column.size}
         say_json({"columns": sizes, **fit_json(fit), "ignored_columns": sorted(ignored)})
     else:
         show_fit(fit, public, str(schema), all_columns=True)
         if ignored:
             say(f"not in the schema and never read: {', '.join(sorted(ignored))}")
-    if details is not None and write_details(details, fit, public):
-        note(f"the first rows that do not fit are named in {details}, which only you can read")
+    if details is not None:
+        note(write_details(details, fit, public))
     hint = dialect_hint(fit, sources, public)
     tolerance.check(fit, public, hint)
     if sources and not as_json:

@@ -72,6 +72,9 @@ def draft(
     check_file(out, overwrite=overwrite)
     source, location, ways = _opened(data)
     columns = _chosen(source, listed(skip), listed(only))
+    if label is not None and label in source.columns and label not in columns:
+        option = "--skip" if label in listed(skip) else "--only"
+        raise UsageError(f"label {label!r} is left out by {option}; keep it, or name another label")
     try:
         rows = _watched(source.batches(columns))
         outline = draft_schema(rows, label=label, ways=ways)

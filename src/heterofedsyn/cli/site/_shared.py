@@ -99,8 +99,7 @@ def keep_details(settings: SiteSettings, checked: Checked, schema: Schema) -> No
 
     place = settings.folder / DETAILS
     try:
-        if write_details(place, checked, schema):
-            note(f"the first rows that do not fit are named in {place}, which only you can read")
+        note(write_details(place, checked, schema))
     except HeterofedsynError as error:
         note(f"remark: {error}")
 

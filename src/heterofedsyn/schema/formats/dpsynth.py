@@ -7,7 +7,7 @@ from typing import Any
 
 from heterofedsyn.errors import SchemaError
 from heterofedsyn.schema._checks import shown
-from heterofedsyn.schema.formats.parts import listed, mapping, only_table, word
+from heterofedsyn.schema.formats.parts import category, listed, mapping, only_table
 from heterofedsyn.schema.outline import Entry, Outline
 from heterofedsyn.schema.schema import Schema
 
@@ -18,6 +18,7 @@ _KEYS = {
     "FreeFormTextAttribute": ("max_tokens", "formatting", "exemplar"),
 }
 _BOTH = ("type", "description")
+_TRUTH = ["True", "False"]
 
 
 def read(source: Mapping[str, Any], table: str | None = None) -> Outline:
@@ -61,8 +62,8 @@ def lost(schema: Schema) -> list[str]:
     odd = [e["name"] for e in columns if e["type"] == "categorical" and "other" not in e]
     if odd:
         lines.append(
-            f"unknown values of {', '.join(odd)} count as the first value there; here such a row "
-            "does not fit"
+            f"unknown values of {', '.join(odd)} count as the first value there, or as missing; "
+            "here such a row does not fit"
         )
     return lines
 
@@ -93,19 +94,42 @@ def _entry(name: str, said: Mapping[str, Any]) -> Entry:
         settings = {"name": name, "type": "categorical", "values": values, "other": default}
         remarks.append("its other values were to be found by spending budget: list those known")
         return Entry(settings, "", tuple(remarks))
+    return _categories(name, said, at, remarks)
+
+
+def _categories(name: str, said: Mapping[str, Any], at: str, remarks: list[str]) -> Entry:
     values = listed(said.get("possible_values"), f"{at}: possible_values")
-    known_values = [value for value in values if value is not None]
-    nullable = {"nullable": True} if len(known_values) < len(values) else {}
-    if {*map(type, known_values)} == {bool} and {*known_values} == {True, False}:
-        return Entry({"name": name, "type": "boolean", **nullable}, "", tuple(remarks))
-    words = [word(value, f"{at}: every possible value") for value in known_values]
     index = said.get("out_of_domain_index", 0)
     if type(index) is not int or not 0 <= index < len(values):
         raise SchemaError(f"{at}: out_of_domain_index must be the place of a value, from 0")
-    settings = {"name": name, "type": "categorical", "values": words}
-    if values[index] is not None:
-        settings["other"] = word(values[index], at)
+    unknown = values[index]
+    missing: list[Any] = [value for value in values if value is None]
+    if isinstance(values[-1], str) and said.get("description") == _stands(values[-1]):
+        missing, remarks = [values[-1]], remarks[1:]
+    known = [value for value in values if value not in missing]
+    nullable = {"nullable": True} if missing else {}
+    if known in ([False, True], [True, False]) and type(known[0]) is bool:
+        return Entry({"name": name, "type": "boolean", **nullable}, "", tuple(remarks))
+    if missing and known == _TRUTH:
+        return Entry({"name": name, "type": "boolean", **nullable}, "", tuple(remarks))
+    what = f"{at}: every possible value"
+    settings = {"name": name, "type": "categorical", "values": [category(v, what) for v in known]}
+    if "out_of_domain_index" not in said:
+        remarks.append(
+            f"unknown values count as {shown(unknown)} there; here a row with one does not fit, "
+            "unless `other` names a value"
+        )
+    elif unknown in missing:
+        remarks.append("unknown values are missing there; here a row with one does not fit")
+    else:
+        settings["other"] = category(unknown, what)
+        remarks.append(f"unknown values become {shown(settings['other'])}")
     return Entry(settings | nullable, "", tuple(remarks))
+
+
+def _stands(word: str) -> str:
+    """What a description says of the value that this package wrote for missing ones."""
+    return f"{word!r} stands for a missing value"
 
 
 def _kind(said: Mapping[str, Any]) -> str:
@@ -149,17 +173,17 @@ def _attribute(entry: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "boolean" and not nullable:
         return {"type": "CategoricalAttribute", "possible_values": [False, True]}
     if kind == "boolean":
-        values = ["True", "False"]
+        values = list(_TRUTH)
     elif kind == "categorical":
         values = list(entry["values"])
     else:
         return {}
-    index = values.index(entry["other"]) if "other" in entry else 0
+    said: dict[str, Any] = {"type": "CategoricalAttribute", "possible_values": values}
+    if "other" in entry:
+        said["out_of_domain_index"] = values.index(entry["other"])
     if nullable:  # it has no word for missing but a value
-        values += [next(w for w in ("", "missing", "missing value") if w not in values)]
-        index = index if "other" in entry else len(values) - 1
-    return {
-        "type": "CategoricalAttribute",
-        "possible_values": values,
-        "out_of_domain_index": index,
-    }
+        word = next(w for w in ("", "missing", "missing value") if w not in values)
+        said.setdefault("out_of_domain_index", len(values))
+        said["description"] = _stands(word)
+        values.append(word)
+    return said

@@ -6,16 +6,16 @@ as it was.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from heterofedsyn.errors import SchemaError
-from heterofedsyn.schema._checks import shown
+from heterofedsyn.schema._checks import no_repeats, shown
 from heterofedsyn.schema._truth import NO, YES
 from heterofedsyn.schema.formats.parts import (
+    category,
     date_options,
     dates,
     field_of,
@@ -26,7 +26,7 @@ from heterofedsyn.schema.formats.parts import (
     only_table,
     plain_value,
     text_of,
-    word,
+    without_format,
 )
 from heterofedsyn.schema.outline import Entry, Options, Outline, option
 from heterofedsyn.schema.schema import Schema
@@ -62,6 +62,7 @@ _SCHEMA_KEYS = (
     "uniqueKeys",
     OWN,
 )
+_MOST_LABELS = 20
 _CONSTRAINTS = (
     *("required", "unique", "enum"),
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
@@ -81,6 +82,7 @@ def read(source: Mapping[str, Any], table: str | None = None) -> Outline:
     schema = resource["schema"]
     fields = [mapping(entry, "a field") for entry in listed(schema.get("fields"), "fields")]
     keys = _keys(schema)
+    no_repeats([field["name"] for field in fields if isinstance(field.get("name"), str)], "field")
     nulls = _missing(schema, "the schema")
     entries = tuple(_entry(field, keys) for field in fields)
     own = mapping(schema.get(OWN, {}), OWN)
@@ -147,7 +149,7 @@ def _entry(field: Mapping[str, Any], keys: Collection[str]) -> Entry:
     given = need_text(field.get("type", "any"), f"{at}: type")
     constraints = mapping(field.get("constraints", {}), f"{at}: constraints")
     remarks = [f"{key}: {field[key]}" for key in _DESCRIPTIONS if field.get(key)]
-    remarks += _not_kept(field, given, constraints)
+    remarks += [*_labels(field), *_not_kept(field, given, constraints)]
     own = mapping(field.get(OWN, {}), f"{at}: {OWN}")
     required = constraints.get("required") is True
     settings: dict[str, Any] = {"name": name}
@@ -193,45 +195,55 @@ def _values(
         return {"type": kind}
     if values is not None:
         values = listed(values, f"{at}: enum")
-        whole = [value for value in values if type(value) is int]
-        if kind == "integer" and len(whole) == len(values) == max(whole) - min(whole) + 1:
+        whole = _whole(values, field) if kind == "integer" else set()
+        if whole and len(whole) == len(values) == max(whole) - min(whole) + 1:
             return {"type": kind, "min": min(whole), "max": max(whole)}
         if kind != "categorical":
             remarks.append(f"its {given} values are listed, so they come back as text")
         ordered = field.get("categoriesOrdered") is True or given == "yearmonth"
-        listing = {
-            "type": "categorical",
-            "values": [word(value, f"{at}: every value of enum") for value in values],
-        }
+        point, what = text_of(field.get("decimalChar", ".")), f"{at}: every value of enum"
+        words = [
+            category(v, what).replace(".", point) if isinstance(v, float) else category(v, what)
+            for v in values
+        ]
+        listing = {"type": "categorical", "values": words}
         return listing | ({"ordered": True} if ordered else {})
-    return {"type": kind} | _ends(kind, given, constraints, at, remarks)
+    return {"type": kind} | _ends(kind, field, constraints, at, remarks)
 
 
 def _ends(
-    kind: str, given: str, constraints: Mapping[str, Any], at: str, remarks: list[str]
+    kind: str, field: Mapping[str, Any], constraints: Mapping[str, Any], at: str, remarks: list[str]
 ) -> dict[str, Any]:
-    """The ends of a range, as far as they are told."""
+    """The ends of a range, as far as they are told; the narrower one where both kinds are."""
     if kind == "categorical":
         return {}
     ends: dict[str, Any] = {}
-    for key, end, step in (("min", "inimum", 1), ("max", "aximum", -1)):
-        if (value := constraints.get(f"m{end}")) is not None:
-            ends[key] = field_of(kind, value, f"{at}: m{end}")
-        elif (value := constraints.get(f"exclusiveM{end}")) is not None:
-            value = field_of(kind, value, f"{at}: exclusiveM{end}")
-            ends[key] = _inside(kind, value, step)
-            if kind == "number":
-                remarks.append(f"exclusiveM{end}: the end itself belongs to the range here")
+    for key, end, step, inner in (("min", "inimum", 1, max), ("max", "aximum", -1, min)):
+        told = []
+        for word in (f"m{end}", f"exclusiveM{end}"):
+            if (value := constraints.get(word)) is None:
+                continue
+            value = field_of(kind, without_format(value, field, kind), f"{at}: {word}")
+            if word.startswith("exclusive"):
+                value = _inside(kind, value, step)
+                if kind == "number":
+                    remarks.append(f"{word}: the end itself belongs to the range here")
+            told.append(value)
+        if told:
+            ends[key] = inner(told)
     return ends
 
 
 def _inside(kind: str, value: Any, step: int) -> Any:
-    """The nearest value inside an end that does not belong to a range."""
+    """The nearest value inside an end that does not belong to a range; of numbers none is."""
+    if kind == "number":
+        return value
     if kind == "integer":
         return value + step
-    if kind == "number":
-        return math.nextafter(value, math.inf * step)
-    return value + (timedelta(days=step) if kind == "date" else timedelta(seconds=step))
+    try:
+        return value + (timedelta(days=step) if kind == "date" else timedelta(seconds=step))
+    except OverflowError:
+        return value
 
 
 def _months(constraints: Mapping[str, Any]) -> list[str] | None:
@@ -240,6 +252,26 @@ def _months(constraints: Mapping[str, Any]) -> list[str] | None:
         return None
     low, high = (int(end[:4]) * 12 + int(end[5:]) - 1 for end in ends)
     return [f"{month // 12:04}-{month % 12 + 1:02}" for month in range(low, high + 1)]
+
+
+def _whole(values: Sequence[object], field: Mapping[str, Any]) -> set[int]:
+    """Those values that are whole numbers."""
+    said = [without_format(value, field, "integer") for value in values]
+    return {
+        int(value)
+        for value in said
+        if type(value) is int
+        or (isinstance(value, str) and re.fullmatch("[+-]?[0-9]{1,18}", value))
+    }
+
+
+def _labels(field: Mapping[str, Any]) -> list[str]:
+    """What categories are called, which has no place here."""
+    said = field.get("categories")
+    items = [item for item in said if isinstance(item, Mapping)] if isinstance(said, list) else []
+    labels = [f"{item.get('value')} = {item['label']}" for item in items if item.get("label")]
+    more = ", ..." if len(labels) > _MOST_LABELS else ""
+    return [f"labels: {', '.join(labels[:_MOST_LABELS])}{more}"] if labels else []
 
 
 def _not_kept(field: Mapping[str, Any], given: str, constraints: Mapping[str, Any]) -> list[str]:

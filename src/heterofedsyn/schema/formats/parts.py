@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import date, datetime
 from typing import Any, TypeVar
 
@@ -35,7 +36,7 @@ def need_text(value: object, what: str) -> str:
     return _checks.text(value, what)
 
 
-def word(value: object, what: str) -> str:
+def category(value: object, what: str) -> str:
     """A category as text; 2.0 is "2"."""
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else repr(value)
@@ -59,6 +60,32 @@ def field_of(kind: str, value: object, what: str) -> Any:
     except ValueError:
         raise SchemaError(f"{what} must be a number") from None
     return _checks.day(value, what) if kind == "date" else _checks.moment(value, what)
+
+
+def without_format(value: object, field: Mapping[str, Any], kind: str) -> object:
+    """The same value of a field, if it is text in the field's own format; else as it is.
+
+    >>> without_format("1.200,5", {"decimalChar": ",", "groupChar": "."}, "number")
+    '1200.5'
+    """
+    if not isinstance(value, str):
+        return value
+    if kind in ("integer", "number"):
+        point, group = (
+            re.escape(str(field.get(key) or "")) for key in ("decimalChar", "groupChar")
+        )
+        whole, fraction = "[+-]?[0-9]+", rf"(?:{point or '[.]'}(?P<fraction>[0-9]+))?"
+        if group:
+            whole = rf"[+-]?[0-9]{{1,3}}(?:{group}[0-9]{{3}})+|{whole}"
+        if (found := re.fullmatch(rf"(?P<whole>{whole}){fraction}", value.strip())) is None:
+            return value
+        digits = re.sub("[^0-9+-]", "", found["whole"])
+        return f"{digits}.{found['fraction']}" if found["fraction"] else digits
+    form = str(field.get("format", "default")).removeprefix("fmt:")
+    if "%" in form:
+        with suppress(ValueError, re.error):
+            return datetime.strptime(value, form)
+    return value
 
 
 def dates(value: Any, what: str) -> Any:
