@@ -16,6 +16,10 @@ Mask = NDArray[np.bool_]
 Values = TypeVar("Values", Integers, Floats)
 
 
+_AT_AN_EDGE = 1e-8
+"""Of a bin: so near to where it begins, a cut moves its beginning and cuts off no sliver."""
+
+
 def bin_of(offset: Integers | Floats, span: int | float, bins: int) -> Integers:
     """The bin of each distance from the start of the range; the last bin includes its end."""
     if span == 0:
@@ -178,24 +182,39 @@ class RealBins:
         return Layout(self.bins + len(self._inner), self.part_of(self.atoms))
 
     @cached_property
+    def _starts(self) -> Floats:
+        """Where equal bins begin, if a cut says so to the last bit."""
+        starts = np.full(self.bins, -np.inf)
+        inside = self.cuts[(self.cuts > self.low) & (self.cuts <= self.high)]
+        places = (inside - self.low) / (self.high - self.low) * self.bins if inside.size else inside
+        bins = bin_of(inside - self.low, self.high - self.low, self.bins)
+        there = np.abs(places - bins) <= _AT_AN_EDGE
+        starts[bins[there & (bins > 0)]] = inside[there & (bins > 0)]
+        return starts
+
+    @cached_property
     def _inner(self) -> Floats:
         """The cuts that fall inside an equal bin."""
         inside = self.cuts[(self.cuts > self.low) & (self.cuts <= self.high)]
         bins, before = (
-            bin_of(values - self.low, self.high - self.low, self.bins)
-            for values in (inside, np.nextafter(inside, -np.inf))
+            self._equal_bin(values) for values in (inside, np.nextafter(inside, -np.inf))
         )
         return np.unique(inside[bins == before])
 
+    def _equal_bin(self, values: Floats) -> Integers:
+        bins = bin_of(values - self.low, self.high - self.low, self.bins)
+        return bins - (values < self._starts[bins])
+
     def part_of(self, values: Floats) -> Integers:
         """The bin of each number of the range."""
-        bins = bin_of(values - self.low, self.high - self.low, self.bins)
-        return bins + np.searchsorted(self._inner, values, side="right")
+        return self._equal_bin(values) + np.searchsorted(self._inner, values, side="right")
 
     @cached_property
     def edges(self) -> Floats:
         """Where bins begin, and the end of the last; exact for cuts, else up to rounding."""
         equal = self.low + np.arange(self.bins + 1) / self.bins * (self.high - self.low)
+        moved = np.flatnonzero(np.isfinite(self._starts))
+        equal[moved] = self._starts[moved]
         return np.sort(np.concatenate([equal, self._inner]))
 
     @cached_property

@@ -236,8 +236,8 @@ class NumberColumn(BinnedColumn):
         assert isinstance(self.grid, RealBins)
         if np.isnan(self.grid.inside).any():
             raise SchemaError(
-                f"column {self.name!r} has a bin with no number in it besides atoms; "
-                "use fewer bins or atoms, or a wider range"
+                f"column {self.name!r} has a bin with no number in it besides atoms; use fewer "
+                "bins or atoms, a wider range, or no atom where a rule ends"
             )
 
     def _settle_decimals(self, decimals: object) -> None:

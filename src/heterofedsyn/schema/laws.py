@@ -14,7 +14,7 @@ from heterofedsyn.errors import SchemaError
 from heterofedsyn.schema.binned import BinnedColumn
 from heterofedsyn.schema.columns import Column
 from heterofedsyn.schema.domain import Domain
-from heterofedsyn.schema.rules import Determines, Never, Order
+from heterofedsyn.schema.rules import Determines, Order
 
 Mask = NDArray[np.bool_]
 ByPlace: TypeAlias = Codes | Sequence[NDArray[Any]] | Mapping[int, NDArray[Any]]
@@ -52,6 +52,7 @@ class Before:
     Attributes:
         first: for every code of the first column its least number.
         last: for every code of the second its greatest.
+        nulls: the codes of either for missing, beyond all codes if there is none.
         middles: columns by which it follows, and their codes for missing, with which it does not.
     """
 
@@ -59,15 +60,14 @@ class Before:
     places: tuple[int, int]
     first: NDArray[np.float64 | np.int64]
     last: NDArray[np.float64 | np.int64]
+    nulls: tuple[int, int]
     middles: tuple[tuple[int, int], ...] = ()
 
     def missing(self, codes: ByPlace) -> Mask:
         """For every row whether a value is missing, so that nothing is out of order."""
-        one, other = self.places
-        least, most = _ends_of_all(self.first.dtype)
-        found: Mask = (self.first[codes[one]] == least) | (self.last[codes[other]] == most)
-        for place, null in self.middles:
-            found |= codes[place] == null
+        either = zip(self.places, self.nulls, strict=True)
+        masks = [codes[place] == null for place, null in (*either, *self.middles)]
+        found: Mask = np.logical_or.reduce(masks)
         return found
 
     def broken(self, codes: ByPlace) -> Mask:
@@ -81,16 +81,15 @@ class Before:
 
 def forbidden(
     number: int,
-    rule: Never,
-    columns: Mapping[str, Column],
+    said: Mapping[str, Mask],
     domain: Domain,
     derived: Sequence[tuple[Determines, Integers]],
 ) -> Forbidden:
     """A never in terms of measured columns: a condition on a derived one is one on its source."""
     above = {own.target: (own.source, codes) for own, codes in derived}
     masks: dict[int, Mask] = {}
-    for name, condition in rule.conditions:
-        mask, at = condition.mask(columns[name], f"rule {number}: column {name!r}"), name
+    for name, own_mask in said.items():
+        mask, at = own_mask, name
         while at in above:
             at, codes = above[at]
             mask = mask[codes]
@@ -103,14 +102,14 @@ def befores(
     number: int, rule: Order, columns: Mapping[str, Column], domain: Domain
 ) -> list[Before]:
     """Every two columns of an order."""
-    laws = []
-    for i, one in enumerate(rule.columns):
-        for other in rule.columns[i + 1 :]:
-            first, _ = _ends(columns[one])
-            _, last = _ends(columns[other])
-            places = domain.index(one), domain.index(other)
-            laws.append(Before(number, places, first, last))
-    return laws
+    places = [domain.index(name) for name in rule.columns]
+    ends = [_ends(columns[name]) for name in rule.columns]
+    nulls = [columns[name].size - columns[name].nullable for name in rule.columns]
+    return [
+        Before(number, (places[i], places[j]), ends[i][0], ends[j][1], (nulls[i], nulls[j]))
+        for i in range(len(places))
+        for j in range(i + 1, len(places))
+    ]
 
 
 def _ends(column: Column) -> tuple[NDArray[np.float64 | np.int64], ...]:
@@ -119,15 +118,18 @@ def _ends(column: Column) -> tuple[NDArray[np.float64 | np.int64], ...]:
     first, last = column.grid.spans
     if not column.nullable:
         return first, last
-    least, most = _ends_of_all(first.dtype)
-    return np.append(first, least), np.append(last, most)
+    if first.dtype == np.int64:
+        limits = np.iinfo(np.int64)
+        return np.append(first, limits.min), np.append(last, limits.max)
+    return np.append(first, -np.inf), np.append(last, np.inf)
 
 
-def _ends_of_all(kind: np.dtype[Any]) -> tuple[float, float]:
-    """Numbers beyond all ranges of a kind, which stand for missing ones."""
-    if kind == np.int64:
-        return np.iinfo(np.int64).min, np.iinfo(np.int64).max
-    return -np.inf, np.inf
+def check_orders(pairs: int) -> None:
+    """Refuse more pairs of columns than anybody needs, before they are made."""
+    if pairs > MOST_ORDERS:
+        raise SchemaError(
+            f"orders put more than {MOST_ORDERS:,} pairs of columns in order; say it with fewer"
+        )
 
 
 def closed(orders: Sequence[Before], nulls: Mapping[int, int]) -> tuple[Before, ...]:
@@ -147,10 +149,8 @@ def closed(orders: Sequence[Before], nulls: Mapping[int, int]) -> tuple[Before, 
                     )
                 middles = tuple(sorted({*before.middles, *through, *after.middles}))
                 if (places, ()) not in laws:
-                    law = Before(before.rule, places, before.first, after.last, middles)
+                    own = before.nulls[0], after.nulls[1]
+                    law = Before(before.rule, places, before.first, after.last, own, middles)
                     laws.setdefault((places, middles), law)
-        if len(laws) > MOST_ORDERS:
-            raise SchemaError(
-                f"orders put more than {MOST_ORDERS:,} pairs of columns in order; say it with fewer"
-            )
+        check_orders(len(laws))
     return tuple(laws.values())

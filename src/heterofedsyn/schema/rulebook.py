@@ -19,11 +19,21 @@ from heterofedsyn._words import count
 from heterofedsyn.errors import SchemaError
 from heterofedsyn.schema.columns import Column, Reading
 from heterofedsyn.schema.domain import Clique, Domain
-from heterofedsyn.schema.laws import Before, Forbidden, befores, closed, forbidden
+from heterofedsyn.schema.laws import (
+    Before,
+    Forbidden,
+    befores,
+    check_orders,
+    closed,
+    forbidden,
+)
 from heterofedsyn.schema.possible import FEW_TRIES, MOST_TRIES, NoRow, Search, TooHard, alike
 from heterofedsyn.schema.rules import Determines, Never, Order, Rule
 
 Mask = NDArray[np.bool_]
+
+MOST_NAMED_CODES = 2**26
+"""Of all columns of all nevers: a byte each is held in memory."""
 
 MOST_NAMED = 50
 """Rules among which those that contradict each other are looked for."""
@@ -56,19 +66,15 @@ class Rulebook:
         """
         known = {column.name: column for column in columns}
         derived = tuple((rule, rule.codes(known)) for rule in _determined(rules))
-        nevers, orders = [], []
+        said = _said(rules, known)
+        nevers = tuple(forbidden(n, masks, domain, derived) for n, masks in said.items())
+        orders: list[Before] = []
         for number, rule in enumerate(rules, start=1):
-            if isinstance(rule, Never):
-                nevers.append(forbidden(number, rule, known, domain, derived))
-            elif isinstance(rule, Order):
+            if isinstance(rule, Order):
+                check_orders(len(orders) + len(rule.columns) * (len(rule.columns) - 1) // 2)
                 orders += befores(number, rule, known, domain)
         nulls = {i: known[n].size - 1 for i, n in enumerate(domain.names) if known[n].nullable}
-        said = {
-            number: {name: c.mask(known[name], "") for name, c in rule.conditions}
-            for number, rule in enumerate(rules, start=1)
-            if isinstance(rule, Never)
-        }
-        book = cls(domain, tuple(rules), tuple(nevers), closed(orders, nulls), derived, said)
+        book = cls(domain, tuple(rules), nevers, closed(orders, nulls), derived, said)
         book._check()
         return book
 
@@ -248,6 +254,25 @@ class Rulebook:
                 other = follows[rule.target][source.codes] != target.codes
                 found[number] = fits & other & ~source.missing & ~target.missing
         return found
+
+
+def _said(rules: Sequence[Rule], columns: Mapping[str, Column]) -> dict[int, dict[str, Mask]]:
+    """By rule and name the codes of every never."""
+    said: dict[int, dict[str, Mask]] = {}
+    held = 0
+    for number, rule in enumerate(rules, start=1):
+        if isinstance(rule, Never):
+            held += sum(columns[name].size for name in rule.columns)
+            if held > MOST_NAMED_CODES:
+                raise SchemaError(
+                    f"rule {number} and those before it speak of columns with more than "
+                    f"{MOST_NAMED_CODES:,} codes in all; use fewer rules or bins"
+                )
+            said[number] = {
+                name: condition.mask(columns[name], f"rule {number}: column {name!r}")
+                for name, condition in rule.conditions
+            }
+    return said
 
 
 def _disordered(readings: Sequence[Reading]) -> Mask:

@@ -69,8 +69,8 @@ def rebuild_tiers(
 def stood_out(counts: Floats, total: float, sigma: float) -> Floats:
     """Counts that differ from an even share by more than the noise; the others share the rest.
 
-    >>> stood_out(np.array([90.0, 3, -4, 2]), 100.0, 2.0).round(6).tolist()
-    [90.0, 3.333333, 3.333333, 3.333333]
+    >>> stood_out(np.array([60.0, 14, 13, 14]), 100.0, 5.0).round(6).tolist()
+    [60.0, 13.333333, 13.333333, 13.333333]
     """
     believed = np.zeros(counts.size, np.bool_)
     even = total / counts.size

@@ -9,13 +9,14 @@ columns that the broken rule ties together are taken from another row.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heterofedsyn._arrays import Codes, Floats, Integers
-from heterofedsyn.errors import ReleaseError
+from heterofedsyn.errors import HeterofedsynWarning
 from heterofedsyn.schema import EncodedTable, Rulebook
 from heterofedsyn.synthesis.stopping import step
 from heterofedsyn.synthesis.targets import Targets
@@ -25,22 +26,18 @@ REDRAWS = 12
 SWAPS = 24
 """Tries; those of a row that keep failing mostly have nothing to be found."""
 
-MADE_UP = 200
+MADE_UP = 500
 """Rows found by a search, where none of those that were drawn is possible."""
 
 ENOUGH_ROWS = 1_000
 """From so many rows on it counts as the rules' doing that hardly one of them is possible."""
 
 HARDLY = 1e-3
-"""Share of rows below which a table would be one of rules, not of what was measured."""
+"""Share of possible rows below which to copy them would be to repeat a few."""
 
 
 def obey(targets: Targets, table: EncodedTable, rng: np.random.Generator) -> EncodedTable:
-    """The same rows, except those that break a rule.
-
-    Raises:
-        ReleaseError: if hardly a row of many is possible; names the rule.
-    """
+    """The same rows, except those that break a rule; warns if hardly one of many is possible."""
     book = targets.schema.rulebook
     if not book or not book.any_broken(table.codes).any():
         return table
@@ -92,18 +89,21 @@ def _deal(
         groups: of codes, by place; only rows with a value of the same group are dealt it.
     """
     for turn in range(DEALS):
-        before = int(np.count_nonzero(book.any_broken(codes)))
-        if not before:
+        broken = [law for law in book.orders if law.broken(codes).any()]
+        if not broken:
             return
         step()
+        before = int(np.count_nonzero(book.any_broken(codes)))
         dealt = codes.copy()
-        for law in book.orders:
+        for law in broken:
             given, place = law.places if turn % 2 else law.places[::-1]
-            there = np.flatnonzero(~law.missing(dealt))
-            own = dealt[place, there]
-            alike = groups[place][own] if groups else np.zeros(there.size, np.int64)
-            chosen = _with_as_many(law.broken(dealt)[there], alike, rng)
-            rows, cells = there[chosen], alike[chosen]
+            alike = groups[place][dealt[place]] if groups else np.zeros(dealt.shape[1], np.int64)
+            out = law.broken(dealt)
+            touched = np.zeros(int(alike.max()) + 1, np.bool_)
+            touched[alike[out]] = True
+            there = np.flatnonzero(touched[alike] & ~law.missing(dealt))
+            rows = there[_with_as_many(out[there], alike[there], rng)]
+            cells = alike[rows]
             wanted, offered = (np.lexsort((dealt[p, rows], cells)) for p in (given, place))
             dealt[place, rows[wanted]] = dealt[place, rows[offered]]
         if np.count_nonzero(book.any_broken(dealt)) < before:
@@ -182,10 +182,14 @@ def _replace(
         return
     if others.size < HARDLY * bad.size and bad.size >= ENOUGH_ROWS:
         rule = max(broken, key=lambda number: int(np.count_nonzero(broken[number])))
-        raise ReleaseError(
-            f"rule {rule} ({book.rules[rule - 1].words}) leaves almost nothing of what was "
-            "measured; check the rule, or measure its columns together"
+        warnings.warn(
+            f"rule {rule} ({book.rules[rule - 1].words}) leaves almost nothing of what was drawn, "
+            "so rows are put together from single columns; measure the rule's columns together, "
+            "with more budget",
+            HeterofedsynWarning,
+            stacklevel=2,
         )
+        others = others[:0]
     if others.size:
         source, donors = codes, rng.choice(others, rows.size)
     else:
