@@ -380,6 +380,7 @@ ODD = [
 FITTING = "1.234;70,5;Chirurgie;Ja;1.2.2003;31.12.2025"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoding", "place"),
     [
@@ -423,6 +424,7 @@ WIDE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_no_encoding_lets_a_line_change_how_the_next_is_read() -> None:
     read, few = 0, b'\0\n",0@\\~\x7f\x80\x81\x8e\x8f\xa1\xfe\xff'
@@ -641,6 +643,7 @@ def test_a_header_of_another_dialect_is_told_when_no_column_is_found(tmp_path: P
         open_source(path).batches(["age"])
 
 
+@pytest.mark.slow
 @given(tables, ways())
 @settings(max_examples=60, deadline=None)
 def test_what_cells_look_like_reads_them(rows: list[Row], way: Written) -> None:

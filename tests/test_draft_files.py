@@ -136,6 +136,7 @@ alike = st.lists(cells, min_size=1, max_size=2).flatmap(
 )
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(st.lists(alike, min_size=1, max_size=4))
 def test_however_columns_are_written_together_the_location_reads_them_all(
