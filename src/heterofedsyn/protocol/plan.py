@@ -179,8 +179,13 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of everything above."""
-        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
+        """A hash of everything above, with the schema by which sites encode as the schema.
+
+        The public one follows from it but for atoms that it may name or leave to the method, which
+        is the same to everybody; and studies of versions that knew no other keep their name.
+        """
+        known = msgspec.structs.replace(self, schema=self.encoded_by, encoding=msgspec.UNSET)
+        return hashlib.sha256(msgspec.json.encode(known, order="sorted")).hexdigest()
 
 
 def check_site_name(name: str) -> None:

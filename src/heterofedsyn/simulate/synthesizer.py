@@ -7,13 +7,11 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec import structs
 
 from heterofedsyn._arrays import stream
 from heterofedsyn.errors import (
@@ -98,8 +96,8 @@ class FederatedSynthesizer:
         self._hiding = Hiding(trust, colluding, quorum)
         check_trust(self._method, trust)
         self._terms: dict[str, Any] = {
-            # Nobody consents here, and noise with a seed is that of earlier versions.
-            "schema": self.encoding.fingerprint,
+            "schema": self.schema.fingerprint,
+            "encoding": self.encoding.fingerprint,
             "epsilon": epsilon,
             "delta": delta,
             "conversion": conversion,
@@ -308,7 +306,7 @@ class FederatedSynthesizer:
             raise UsageError("rows of a person in several tables must be pooled before encoding")
         plan = self._plan(list(tables))
         check_feasible(self.encoding, plan, self._method)
-        release = run_study(
+        self._release = run_study(
             self.encoding,
             plan,
             self._method,
@@ -316,8 +314,6 @@ class FederatedSynthesizer:
             noise_seed=self._noise_seed,
             watch=watch,
         )
-        run = structs.replace(release.run, schema=self.schema.fingerprint)
-        self._release = replace(release, run=run)
         for remark in large_delta(self._terms["delta"], self._release.run.noisy_total):
             warnings.warn(remark, HeterofedsynWarning, stacklevel=2)
         return self
