@@ -60,7 +60,8 @@ def federated() -> Iterator[Federation]:
 def make_study(method: str, quorum: int, seed: int = SEED) -> Study:
     made = make_method(method)
     plan = Plan(
-        schema=made.encoding(SCHEMA).fingerprint,
+        schema=SCHEMA.fingerprint,
+        encoding=made.encoding(SCHEMA).fingerprint,
         epsilon=1.0,
         delta=1e-9,
         sites=SITES,

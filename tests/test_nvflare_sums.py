@@ -67,7 +67,8 @@ def make_study(federated: Federation, method: str, quorum: int, seed: int) -> St
     }
     made = make_method(method)
     plan = Plan(
-        schema=made.encoding(SCHEMA).fingerprint,
+        schema=SCHEMA.fingerprint,
+        encoding=made.encoding(SCHEMA).fingerprint,
         epsilon=0.5,
         delta=1e-9,
         sites=SITES,

@@ -305,7 +305,7 @@ def test_the_command_line_reads_a_database(database: Server, tmp_path: Path) -> 
     database.run("DROP TABLE IF EXISTS filled")
     database.fill("filled", rows.set_column(2, "ward", rows["ward"].cast(pa.string())))
     command = [str(Path(sys.executable).parent / "heterofedsyn")]
-    check = ["schema", "check", "--schema", "s.toml", "--data"]
+    check = ["schema", "check", "--schema", "s.toml", "--most-clamped", "0.5", "--data"]
     for query, code, said in (
         ("filled", 0, "all 6 rows fit"),
         ("SELECT * FROM filled WHERE alive = true", 0, "all 3 rows fit"),

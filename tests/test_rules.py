@@ -427,6 +427,14 @@ def test_numbers_beyond_all_in_a_rule_are_one_line() -> None:
             schema(rule, {"never": {"age": {"below": 99}}}, columns=(AGE, decimals))
 
 
+def test_a_rule_has_one_form_whatever_the_order_of_its_keys() -> None:
+    said = {"sex": "male", "ill": ["pregnancy", "birth"], "age": {"from": 3, "below": 9}}
+    one, other = (schema({"never": dict(keys)}) for keys in (said.items(), reversed(said.items())))
+    assert one == other
+    assert one.to_toml() == other.to_toml()
+    assert one.fingerprint == other.fingerprint
+
+
 def test_a_value_of_a_rule_has_one_form() -> None:
     one, other = (schema({"never": {"age": {"above": end}, "sex": "male"}}) for end in (5, 5.0))
     assert one.fingerprint == other.fingerprint

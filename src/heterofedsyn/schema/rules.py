@@ -47,7 +47,9 @@ class Never:
             column = _column(name, columns, what)
             condition = Condition.of(said, f"{what}: {name}")
             conditions.append((name, condition.settled(column, f"{what}: column {name!r}")))
-        return cls(tuple(conditions))
+        places = {name: place for place, name in enumerate(columns)}
+        # In the order of columns: a file's order of keys is not kept everywhere.
+        return cls(tuple(sorted(conditions, key=lambda condition: places[condition[0]])))
 
     @property
     def columns(self) -> tuple[str, ...]:
