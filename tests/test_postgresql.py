@@ -325,7 +325,16 @@ def test_the_command_line_reads_a_database(database: Server, tmp_path: Path) -> 
     place = database.url("SELECT * FROM filled WHERE alive = true")
     other = database.url("SELECT * FROM filled WHERE alive = false")
     done = subprocess.run(
-        [*command, "simulate", *terms, "--site", f"north={place}", "--site", other],
+        [
+            *command,
+            "simulate",
+            "--allow-misfits",
+            *terms,
+            "--site",
+            f"north={place}",
+            "--site",
+            other,
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
