@@ -55,14 +55,6 @@ from invented import Desk
 pytestmark = pytest.mark.thorough
 
 
-@pytest.fixture
-def desk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Desk:
-    monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path, capsys)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("layer", LAYERS)
 def test_sound_software_passes(layer: str) -> None:

@@ -6,7 +6,6 @@ import csv
 import re
 import shlex
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -33,14 +32,6 @@ from invented import Desk
 from raw_export import CODES, COLUMNS, write_raw
 
 pytestmark = pytest.mark.thorough
-
-
-@pytest.fixture
-def desk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Desk:
-    monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path, capsys)
 
 
 def drafted(desk: Desk, location: str, *arguments: str) -> tuple[Schema, str]:

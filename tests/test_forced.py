@@ -167,14 +167,6 @@ def test_pairs_that_no_answer_has_room_for_are_refused_where_every_cell_is_asked
             FederatedSynthesizer(wide, epsilon=1, delta=1e-9, method=name, measure=[("a0", "a1")])
 
 
-@pytest.fixture
-def desk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Desk:
-    monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path, capsys)
-
-
 def test_commands_take_pairs_and_say_when_nothing_else_is_worth_it(desk: Desk) -> None:
     assert desk.simulate("--measure", "ward,age", epsilon="0.1") == 0
     assert "1 pairs measured" in desk.out

@@ -598,14 +598,6 @@ def test_a_budget_that_secure_aggregation_refuses_is_marked_in_the_comparison() 
 # COMMAND
 
 
-@pytest.fixture
-def desk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Desk:
-    monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path, capsys)
-
-
 TERMS = ("--schema", "s.toml", "--rows", "3000", "--epsilon", "1", "--delta", "1e-9")
 
 

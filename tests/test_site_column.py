@@ -233,7 +233,7 @@ def test_rules_that_half_of_a_table_breaks_are_said_in_the_refusal() -> None:
     rules = [{"never": {"sick": True, "age": {"above": 3}}}]
     schema = Schema.of({"columns": [AGE, SICK], "rules": rules})
     frame = table(40).assign(sick=True)
-    with pytest.raises(DataError, match=r"breaks rule 1: 36\).*; rule 1 says: never sick .* age"):
+    with pytest.raises(DataError, match=r"breaks rule 1: 36\).*; rule 1 says: never age .* sick"):
         synthesizer(schema).fit(frame)
 
 

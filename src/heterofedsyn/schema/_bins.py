@@ -134,8 +134,8 @@ class IntegerBins:
         first, last = self._first[bins] + self.low, self._first[bins + 1] - 1 + self.low
         return _restored(first, self.atoms, self.layout), _restored(last, self.atoms, self.layout)
 
-    def after(self, value: int) -> int:
-        """The next integer."""
+    def after(self, value: float) -> float:
+        """The next integer, for one of any size."""
         return value + 1
 
     def codes_in(self, first: float, stop: float) -> Mask:

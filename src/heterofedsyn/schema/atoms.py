@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from heterofedsyn.schema._checks import MOST_CODES
-from heterofedsyn.schema.binned import IntegerColumn, NumberColumn
+from heterofedsyn.schema.binned import BinnedColumn, IntegerColumn, NumberColumn
 from heterofedsyn.schema.columns import Column
 from heterofedsyn.schema.rules import Order
 from heterofedsyn.schema.schema import Schema
+
+NUMERIC = (IntegerColumn.kind, NumberColumn.kind)
 
 
 def with_atoms(schema: Schema) -> Schema:
@@ -27,9 +29,11 @@ def with_atoms(schema: Schema) -> Schema:
 
 
 def _with_atom(column: Column) -> Column:
-    if column.size == MOST_CODES or not isinstance(column, IntegerColumn | NumberColumn):
+    if not isinstance(column, BinnedColumn) or column.kind not in NUMERIC:
+        return column
+    if column.size == MOST_CODES:
         return column
     edges = column.grid.edges
     if column.atoms or edges[1] <= column.grid.after(edges[0]):  # the first bin is one value
         return column
-    return replace(column, atoms=(column.min,))  # type: ignore[arg-type]
+    return replace(column, atoms=(column.min,))

@@ -94,7 +94,7 @@ class Condition:
         for end, value in self.ends:
             number = column.number(value, f"{what}: {end}")
             if end in ("above", "to"):
-                number = column.grid.after(number)  # type: ignore[arg-type]
+                number = column.grid.after(number)
             if end in ("above", "from"):
                 low = max(low, number)
             else:
@@ -106,7 +106,7 @@ class Condition:
         after = column.grid.after
         alone = self.numbers(column, what)
         ends = self.interval(column, what) if self.ends else ()
-        return [*alone, *(after(number) for number in alone), *ends]  # type: ignore[arg-type]
+        return [*alone, *(after(number) for number in alone), *ends]
 
     def mask(self, column: Column, what: str) -> Mask:
         """For every code of the column, whether the condition holds.

@@ -156,7 +156,9 @@ def _write_tables(outline: Outline, folder: Path, beside: Path, *, overwrite: bo
     for name in tables:
         check_file(folder / name, overwrite=overwrite, option="--tables")
     for name, (head, table) in tables.items():
-        with file_written_whole(folder / name) as partial:  # noqa: SIM117
-            with partial.open("w", encoding="utf-8", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows([head, *table.items()])
+        with (
+            file_written_whole(folder / name) as partial,
+            partial.open("w", encoding="utf-8", newline="") as file,
+        ):
+            csv.writer(file, lineterminator="\n").writerows([head, *table.items()])
     return replace(outline, candidates=named)

@@ -7,6 +7,8 @@ from typing import Any
 
 from heterofedsyn.errors import SchemaError, UsageError
 
+MOST_LEVELS = 100  # of lists and mappings within each other
+
 
 def from_yaml(text: str) -> Any:
     """What a text says; values that stand for others, and keys given twice, are refused.
@@ -17,10 +19,15 @@ def from_yaml(text: str) -> Any:
     """
     yaml = _pyyaml()
     try:
+        level = 0
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            line = event.start_mark.line + 1
             if isinstance(event, yaml.AliasEvent):
-                line = event.start_mark.line + 1
                 raise SchemaError(f"line {line}: a value stands for another; write it out")
+            level += isinstance(event, yaml.CollectionStartEvent)
+            level -= isinstance(event, yaml.CollectionEndEvent)
+            if level > MOST_LEVELS:
+                raise SchemaError(f"line {line}: not read: it is nested too deeply")
         _check_keys(yaml, yaml.compose(text, Loader=yaml.SafeLoader))
         return yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
@@ -29,8 +36,6 @@ def from_yaml(text: str) -> Any:
         raise SchemaError(f"{where}not YAML: {error.problem}") from None
     except (yaml.YAMLError, ValueError):
         raise SchemaError("not YAML: it holds what is no text, no date or no number") from None
-    except RecursionError:
-        raise SchemaError("not read: it is nested too deeply") from None
 
 
 def to_yaml(values: Mapping[str, Any]) -> str:
