@@ -20,12 +20,13 @@ from heterofedsyn.hub.methods.tiers import hierarchy, worth_asking
 from heterofedsyn.hub.release import load
 from heterofedsyn.marginals import Flat, Grouped, TableCounts, Total
 from heterofedsyn.privacy.noisy import Noisy
-from heterofedsyn.schema import CategoricalColumn, Determines, EncodedTable, Schema, encode
+from heterofedsyn.schema import CategoricalColumn, Determines, Schema, encode
 from heterofedsyn.simulate import FederatedSynthesizer
 from heterofedsyn.synthesis import Denoising, Measurement, Targets
 from heterofedsyn.synthesis.grid import group_categories
 from heterofedsyn.synthesis.hierarchy import rebuild_tiers, stood_out, within
 from support import make_plan
+from wide_support import wide_hierarchy
 
 pytestmark = pytest.mark.thorough
 
@@ -216,21 +217,6 @@ def test_a_model_whose_levels_cross_each_other_is_refused() -> None:
     crossed = Targets(RULED, (total, ward, seen(np.arange(600) % 2), seen(LEVEL)), Denoising())
     with pytest.raises(ReleaseError, match="do not lie within each other"):
         Denoising().check(crossed)
-
-
-def wide_hierarchy(codes: int) -> float:
-    """A study of very many codes in as many chapters as have a hundred each."""
-    warnings.simplefilter("ignore")
-    icd = CategoricalColumn("icd", tuple(f"{i}" for i in range(codes)))
-    chapters = CategoricalColumn("chapter", tuple(f"c{i}" for i in range(codes // 100)))
-    rule = Determines("icd", "chapter", tuple(f"c{i // 100}" for i in range(codes)))
-    schema = Schema((icd, chapters, WARD), rules=(rule,))
-    rng = np.random.default_rng(0)
-    table = np.stack([np.minimum(rng.pareto(1.0, 50_000) * 20, codes - 1).astype(int)] * 2)
-    table[1] = rng.integers(0, 3, 50_000)
-    made = FederatedSynthesizer(schema, epsilon=1.0, delta=1e-9, noise_seed=1)
-    encoded = EncodedTable.from_codes(made.encoding.domain, table)
-    return float(made.fit_encoded({"one": encoded}).sample(50_000, seed=1).num_rows)
 
 
 @pytest.mark.slow
