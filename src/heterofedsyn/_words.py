@@ -17,6 +17,13 @@ NOT_PRIVATE = "this is a private key, which must not leave its site; give key.pu
 NO_TEXT = "\ufdd0"
 """Stands for what is no value of a table; Unicode promises that no text holds this letter."""
 
+NO_VALUE = (
+    *("NA", "N/A", "n/a", "#N/A", "NULL", "Null", "null", "None", "none", "nil", "-", "--", "."),
+    *("?", "missing", "unknown", "unbekannt", "fehlt", "k.A.", "k. A.", "keine Angabe", "NaN"),
+    *("nan", "<NA>", "NaT", "(null)", "\\N", "inconnu", "n.d.", "nd", "na", "Na"),
+)
+"""What people write for no value, in columns of numbers, dates and truth values."""
+
 SILENCE = 5.0
 """Seconds between two lines of progress."""
 

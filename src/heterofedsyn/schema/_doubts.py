@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from heterofedsyn.schema._checks import shown
-from heterofedsyn.schema._seen import Reading, Seen, Way
+from heterofedsyn.schema._seen import Held, Seen, Way
 
-Choice: TypeAlias = tuple[str, Way, Reading]
+Choice: TypeAlias = tuple[str, Way, Held]
 """A kind that holds for all rows of a column, how they are written, and what was read so."""
 
 _DAYS = ("date", "datetime")
@@ -82,7 +82,7 @@ def _of_marks(seen: Seen, kind: str, way: Way) -> tuple[str, ...]:
     return (f"read with {written}; {other or 'no option'} would fit as well: look which is meant",)
 
 
-def _codes(seen: Seen, reading: Reading) -> tuple[str, ...]:
+def _codes(seen: Seen, reading: Held) -> tuple[str, ...]:
     """Numbers that may stand for no value."""
     codes = reading.tails.suspects
     if not codes:
@@ -119,7 +119,7 @@ def _alike(seen: Seen) -> list[str]:
     return [f"differ in case or blanks only: {said}{more}; if they are the same, mend the rows"]
 
 
-def _read(seen: Seen, kind: str) -> list[tuple[Way, Reading]]:
+def _read(seen: Seen, kind: str) -> list[tuple[Way, Held]]:
     return [(way, reading) for way, reading in seen.of(kind) if not reading.empty]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from heterofedsyn._words import NO_VALUE
 from heterofedsyn.schema._missing_codes import Tails
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ MOST_TRACKED = 200_000
 
 MOST_VALUES = 20_000
 """Of a categorical column."""
-
-NULLS = ("NA", "N/A", "n/a", "NULL", "Null", "null", "None", "none", "#N/A", "-", "?", ".", "k.A.")
-"""What people write for no value, in columns of numbers, dates and truth values."""
 
 MARKS = (",", ".", " ", "\u00a0", "\u202f", "'", "\u2019")
 """What may stand in numbers besides digits."""
@@ -55,7 +53,7 @@ AS_IT_IS = Way(KINDS, (), lambda array, kind, column: array)
 
 
 @dataclass(frozen=True)
-class Reading:
+class Held:
     """All rows so far, read as one kind: the ends of their range, and how they were written."""
 
     low: float = math.inf
@@ -70,9 +68,9 @@ class Reading:
         """Whether there was no value."""
         return self.low > self.high
 
-    def merge(self, other: Reading) -> Reading:
+    def merge(self, other: Held) -> Held:
         """Both."""
-        return Reading(
+        return Held(
             min(self.low, other.low),
             max(self.high, other.high),
             self.missing or other.missing,
@@ -93,8 +91,8 @@ class Seen:
         self.letters = 0
         self.blanks = 0
         self.values: pa.Array | None = None
-        self.readings: dict[tuple[str, Way], Reading] = {
-            (kind, way): Reading() for kind in KINDS for way in ways if kind in way.kinds
+        self.readings: dict[tuple[str, Way], Held] = {
+            (kind, way): Held() for kind in KINDS for way in ways if kind in way.kinds
         }
         self._tracked = True
 
@@ -113,7 +111,7 @@ class Seen:
         array = flat(array)
         self.rows += len(array)
         if array.null_count == len(array):
-            missing = Reading(missing=len(array) > 0)
+            missing = Held(missing=len(array) > 0)
             self.readings = {key: before.merge(missing) for key, before in self.readings.items()}
             return
         now = self._look(array)
@@ -122,11 +120,11 @@ class Seen:
         }
         self._track(array)
 
-    def of(self, kind: str) -> list[tuple[Way, Reading]]:
+    def of(self, kind: str) -> list[tuple[Way, Held]]:
         """The ways in which all rows can be read as this kind, the likeliest first."""
         return [(way, reading) for (known, way), reading in self.readings.items() if known == kind]
 
-    def _look(self, array: pa.Array) -> dict[tuple[str, Way], Reading]:
+    def _look(self, array: pa.Array) -> dict[tuple[str, Way], Held]:
         """What a batch holds, for every kind and way in which all of it can be read."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -137,12 +135,12 @@ class Seen:
         zeros = text and pc.any(pc.match_substring_regex(array, pattern=_LEADING_ZERO)).as_py()
         plain, nulls = without_nulls(array) if text else (array, frozenset())
         batch = _Batch(self.name, plain)
-        found: dict[tuple[str, Way], Reading] = {}
+        found: dict[tuple[str, Way], Held] = {}
         for kind, way in self.readings:
             if kind == "categorical":
                 if text:
                     missing = bool(_parsing.is_empty(array).any())
-                    found[kind, way] = Reading(0, 1, missing)
+                    found[kind, way] = Held(0, 1, missing)
                 continue
             if pa.types.is_boolean(array.type) and kind != "boolean":
                 continue
@@ -150,7 +148,7 @@ class Seen:
                 continue  # 00420 is a name made of digits, not a number
             reading = batch.read(kind, way)
             if reading is not None:
-                found[kind, way] = reading.merge(Reading(nulls=nulls))
+                found[kind, way] = reading.merge(Held(nulls=nulls))
         return found
 
     def _track(self, array: pa.Array) -> None:
@@ -204,7 +202,7 @@ class _Batch:
         self._array = array
         self._some = array[:_PROBED]
         self._text = _parsing.is_text(array.type)
-        self._as_said: dict[str, Reading | None] = {}
+        self._as_said: dict[str, Held | None] = {}
         self._dates: dict[Way, bool] = {}
         self._wordy, self._marks = False, set()
         if self._text:
@@ -214,7 +212,7 @@ class _Batch:
                 mark for mark in MARKS if pc.any(pc.match_substring(array, mark)).as_py()
             }
 
-    def read(self, kind: str, way: Way) -> Reading | None:
+    def read(self, kind: str, way: Way) -> Held | None:
         """All cells as one kind, or nothing if one of them is of another."""
         if not way.options:
             self._as_said[kind] = self._tried(kind, way)
@@ -230,7 +228,7 @@ class _Batch:
         same = not self._marks or (self._marks == {"."} and "decimal" not in options)
         return as_said if same else self._tried(kind, way)
 
-    def _tried(self, kind: str, way: Way) -> Reading | None:
+    def _tried(self, kind: str, way: Way) -> Held | None:
         if kind in ("date", "datetime"):  # both are read alike
             if way not in self._dates:
                 self._dates[way] = self._in_this_way(self._some, "datetime", way) is not None
@@ -240,7 +238,7 @@ class _Batch:
             return None
         return self._in_this_way(self._array, kind, way)
 
-    def _in_this_way(self, array: pa.Array, kind: str, way: Way) -> Reading | None:
+    def _in_this_way(self, array: pa.Array, kind: str, way: Way) -> Held | None:
         return _read(way.read(array, kind, self._name), kind)
 
 
@@ -258,14 +256,14 @@ def without_nulls(text: pa.Array) -> tuple[pa.Array, frozenset[str]]:
     import pyarrow.compute as pc
 
     trimmed = pc.utf8_trim_whitespace(text)
-    words = pa.array(NULLS, text.type)
+    words = pa.array(NO_VALUE, text.type)
     missing = pc.is_in(trimmed, value_set=words)
     if not pc.any(missing).as_py():
         return text, frozenset()
     return pc.if_else(missing, None, text), frozenset(trimmed.filter(missing).unique().to_pylist())
 
 
-def _read(array: pa.Array, kind: str) -> Reading | None:
+def _read(array: pa.Array, kind: str) -> Held | None:
     """All values as one kind, or nothing if one of them is of another."""
     from heterofedsyn.schema import _parsing
 
@@ -280,13 +278,13 @@ def _read(array: pa.Array, kind: str) -> Reading | None:
     values = cells.values[cells.read & (np.abs(cells.values) < math.inf)]
     missing = bool(cells.missing.any())
     if not len(values):
-        return Reading(missing=missing)
+        return Held(missing=missing)
     if kind == "date" and (values % _DAY).any():
         return None
     low, high = values.min().item(), values.max().item()
     places = _decimals(array) if kind == "number" else 0
     tails = Tails.of(values) if kind in ("integer", "number") else Tails()
-    return Reading(low, high, missing, places, tails=tails)
+    return Held(low, high, missing, places, tails=tails)
 
 
 def _decimals(array: pa.Array) -> int:
@@ -304,6 +302,6 @@ def _decimals(array: pa.Array) -> int:
     return int(most or 0)
 
 
-def told_decimals(reading: Reading) -> int | None:
+def told_decimals(reading: Held) -> int | None:
     """The decimals of a column, if its rows were written with few enough."""
     return reading.decimals if 0 < reading.decimals <= _MOST_DECIMALS else None

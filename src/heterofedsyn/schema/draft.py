@@ -18,7 +18,7 @@ from heterofedsyn.schema._seen import (
     AS_IT_IS,
     KINDS,
     MOST_VALUES,
-    Reading,
+    Held,
     Seen,
     Way,
     told_decimals,
@@ -218,7 +218,7 @@ def _within_limits(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     return tuple(kept)
 
 
-def _limits(seen: Seen, kind: str, reading: Reading) -> dict[str, Any]:
+def _limits(seen: Seen, kind: str, reading: Held) -> dict[str, Any]:
     if kind == "boolean":
         return {}
     if kind == "categorical":
@@ -291,7 +291,7 @@ def _no_categories(seen: Seen) -> Entry | None:
     return Entry({"name": name, "type": "categorical"}, why)
 
 
-def _is_constant(seen: Seen, kind: str, reading: Reading) -> bool:
+def _is_constant(seen: Seen, kind: str, reading: Held) -> bool:
     if kind == "categorical":
         return seen.values is not None and len(seen.values) == 1
     return reading.low == reading.high

@@ -248,7 +248,7 @@ class Rulebook:
             found[number] = found[number] | np.logical_and.reduce([fits, *own])
         for number, rule in enumerate(self.rules, start=1):
             if isinstance(rule, Order):
-                found[number] = fits & _disordered([readings[name] for name in rule.columns])
+                found[number] = fits & _out_of_order([readings[name] for name in rule.columns])
             elif isinstance(rule, Determines):
                 source, target = readings[rule.source], readings[rule.target]
                 other = follows[rule.target][source.codes] != target.codes
@@ -275,7 +275,7 @@ def _said(rules: Sequence[Rule], columns: Mapping[str, Column]) -> dict[int, dic
     return said
 
 
-def _disordered(readings: Sequence[Reading]) -> Mask:
+def _out_of_order(readings: Sequence[Reading]) -> Mask:
     """Rows in which a number is less than one before it."""
     found = np.zeros(readings[0].codes.size, np.bool_)
     greatest = None

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from heterofedsyn._words import NO_VALUE
 from heterofedsyn.errors import UsageError
 from heterofedsyn.sources._date_format import LAYOUTS
 from heterofedsyn.sources.dialect import OF_CELLS, Dialect, Spelling, written
@@ -19,17 +20,12 @@ if TYPE_CHECKING:
 
     from heterofedsyn.sources.source import Source
 
-_MARKS = (
-    *((".", ""), (",", ""), (".", ","), (",", "."), (".", " "), (",", " ")),
+MARKS = (
+    *((".", ""), (",", ""), (",", "."), (".", ","), (".", " "), (",", " ")),
     *((".", "'"), (".", "\u2019"), (",", "'")),
 )
 """Before a fraction, and between digits, the usual ones first."""
 
-_NULLS = (
-    *("NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "none", "nil", "-", "--", ".", "?"),
-    *("missing", "unknown", "unbekannt", "fehlt", "k.A.", "k. A.", "keine Angabe", "NaN", "nan"),
-    *("<NA>", "NaT", "(null)", "\\N", "inconnu", "n.d.", "nd", "na", "Na"),
-)
 _WHOLE = r"^(?:[+-]?[0-9]+(?:\.0*)?|(?i:nan))$"
 _REAL = r"^(?:[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:nan))$"
 _ISO = (
@@ -63,9 +59,9 @@ def looks_like(cells: pa.Array, kind: str, usual: Spelling = Spelling()) -> Spel
     best = max(_candidates(kind, usual), key=lambda spelling: _read(text, kind, spelling))
     if _read(text, kind, best) <= now:
         best = usual
-    absent = text.filter(pc.is_in(text, value_set=pa.array(_NULLS, text.type)))
+    absent = text.filter(pc.is_in(text, value_set=pa.array(NO_VALUE, text.type)))
     found = {*absent.unique().to_pylist()}
-    null = tuple(word for word in _NULLS if word in found and word not in usual.null)
+    null = tuple(word for word in NO_VALUE if word in found and word not in usual.null)
     best = replace(best, null=(*usual.null, *null))
     missing = len(absent) if null else 0
     gained = _read(text, kind, best) + missing - now
@@ -165,5 +161,5 @@ def _candidates(kind: str, usual: Spelling) -> Iterator[Spelling]:
         for layout in LAYOUTS:
             yield replace(usual, date=layout)
         return
-    for decimal, thousands in _MARKS:
+    for decimal, thousands in MARKS:
         yield replace(usual, decimal=decimal, thousands=thousands)

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from heterofedsyn.schema.outline import Options
     from heterofedsyn.sources import Source
 
-_COMMA, _POINT = {"decimal": ","}, {"decimal": ",", "thousands": "."}
-_GROUPS = {"thousands": ","}
-_OTHERS = ({"decimal": ",", "thousands": " "}, {"thousands": " "}, {"thousands": "'"})
 _LOOKED_AT = 2**20
 
 
@@ -27,21 +24,30 @@ def ways_of(source: Source) -> tuple[Way, ...]:
     """As the location says, and where it says nothing, in any common way."""
     from heterofedsyn.schema._seen import KINDS, Way
     from heterofedsyn.sources._date_format import LAYOUTS
+    from heterofedsyn.sources.guesses import MARKS
 
     as_said = Way(KINDS, (), source.rewritten)
     if not source.has_dialects:
         return (as_said,)
-    # Where commas separate cells, one in a number is seldom a decimal one.
-    commas = source.dialect.delimiter == ","
-    numbers = (_GROUPS, _COMMA, _POINT) if commas else (_COMMA, _POINT, _GROUPS)
+    marks = [*MARKS[1:]]
+    if source.dialect.delimiter == ",":  # then one in a number is seldom a decimal one
+        marks.sort(key=lambda pair: pair != (".", ","))
     others = [
-        *((("integer", "number"), options) for options in (*numbers, *_OTHERS)),
+        *((("integer", "number"), _number_options(*pair)) for pair in marks),
         *((("date", "datetime"), {"date": layout}) for layout in LAYOUTS),
     ]
     ways = [as_said]
     for kinds, options in others:
         ways.append(Way(kinds, tuple(options.items()), _reader(source, options)))
     return tuple(ways)
+
+
+def _number_options(decimal: str, thousands: str) -> dict[str, str]:
+    """What a location has to say of these marks."""
+    from heterofedsyn.sources.dialect import Spelling
+
+    said, usual = {"decimal": decimal, "thousands": thousands}, Spelling()
+    return {key: mark for key, mark in said.items() if mark != getattr(usual, key)}
 
 
 def _reader(source: Source, options: dict[str, str]) -> Callable[[pa.Array, str, str], pa.Array]:
