@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heterofedsyn.cli._fit import MOST_CLAMPED, MOST_MISFIT
 from heterofedsyn.cli.app import run
 from heterofedsyn.errors import DataError, UsageError
 from heterofedsyn.protocol import Answer, decode
@@ -124,7 +125,7 @@ def test_every_column_in_a_wrong_unit_is_named_or_counted(columns: int) -> None:
     names = [f"x{number}" for number in range(columns)]
     fit = Fit(rows_read=4, clamped=dict.fromkeys(names, (0, 4)), values=dict.fromkeys(names, 4))
     with pytest.raises(DataError) as told:
-        Tolerance().check(fit, STAYS)
+        Tolerance(MOST_MISFIT, MOST_CLAMPED).check(fit, STAYS)
     said = [name for name in names if f"column {name!r}: of 4 values 4 above" in str(told.value)]
     assert said == names[:3]
     assert ("and so in 2 more columns" in str(told.value)) == (columns == 5)
@@ -184,9 +185,9 @@ def test_exactly_the_share_passes_and_one_row_more_does_not(
     )
     if 20 * dropped > rows or 5 * (below + above) > rows:
         with pytest.raises(DataError):
-            Tolerance().check(fit, STAYS)
+            Tolerance(MOST_MISFIT, MOST_CLAMPED).check(fit, STAYS)
     else:
-        Tolerance().check(fit, STAYS)
+        Tolerance(MOST_MISFIT, MOST_CLAMPED).check(fit, STAYS)
 
 
 def test_json_tells_of_determined_columns_too(owner: Owner) -> None:

@@ -11,6 +11,9 @@ from heterofedsyn.cli._show import show_table
 if TYPE_CHECKING:
     from heterofedsyn.schema import Fit, Schema
 
+MOST_MISFIT = 0.05
+MOST_CLAMPED = 0.2
+
 MostMisfit = Annotated[
     float,
     typer.Option(metavar="SHARE", help="Share of rows that may not fit before this fails."),

@@ -18,9 +18,6 @@ from heterofedsyn.schema.fit import ABOVE, BELOW
 from heterofedsyn.schema.table import columns_of
 from heterofedsyn.sources import Source, remedy
 
-MOST_MISFIT = 0.05
-MOST_CLAMPED = 0.2
-
 _REMEDY = "mend the rows, or widen the schema: `other`, `nullable`, the type"
 _UNIT_REMEDY = "see whether it is in the schema's unit, or widen min and max"
 _MOST_SAID = 3
@@ -52,8 +49,8 @@ class Tolerance:
         clamped: share of one column's values, missing ones apart, that lie outside of its range.
     """
 
-    misfit: float = MOST_MISFIT
-    clamped: float = MOST_CLAMPED
+    misfit: float
+    clamped: float
 
     def __post_init__(self) -> None:
         for name, share in (("misfit", self.misfit), ("clamped", self.clamped)):

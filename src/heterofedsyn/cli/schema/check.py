@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from heterofedsyn.cli._fit import MostClamped, MostMisfit, fit_json, show_fit
+from heterofedsyn.cli._fit import (
+    MOST_CLAMPED,
+    MOST_MISFIT,
+    MostClamped,
+    MostMisfit,
+    fit_json,
+    show_fit,
+)
 from heterofedsyn.cli._show import note, pace, say, say_json
 
 
@@ -23,8 +30,8 @@ def check(
         str | None,
         typer.Option(help="Column that identifies a person; a row without it does not fit."),
     ] = None,
-    most_misfit: MostMisfit = 0.05,
-    most_clamped: MostClamped = 0.2,
+    most_misfit: MostMisfit = MOST_MISFIT,
+    most_clamped: MostClamped = MOST_CLAMPED,
     details: Annotated[
         Path | None,
         typer.Option(

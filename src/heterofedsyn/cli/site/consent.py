@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from heterofedsyn._words import aloud
-from heterofedsyn.cli._fit import MostClamped, MostMisfit, fit_json
+from heterofedsyn.cli._fit import MOST_CLAMPED, MOST_MISFIT, MostClamped, MostMisfit, fit_json
 from heterofedsyn.cli._options import Json, StudyFile
 from heterofedsyn.cli._show import note, protected, say, say_json, show_table, size
 from heterofedsyn.cli.site._promise import promise, promise_json, remarks, show_promise
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 def preview(
     study: StudyFile,
     folder: Folder = HERE,
-    most_misfit: MostMisfit = 0.05,
-    most_clamped: MostClamped = 0.2,
+    most_misfit: MostMisfit = MOST_MISFIT,
+    most_clamped: MostClamped = MOST_CLAMPED,
     as_json: Json = False,
 ) -> None:
     """What would leave for a study, before anything does.

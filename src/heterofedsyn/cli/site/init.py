@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from heterofedsyn.cli._fit import MostClamped, MostMisfit
+from heterofedsyn.cli._fit import MOST_CLAMPED, MOST_MISFIT, MostClamped, MostMisfit
 from heterofedsyn.cli._show import note
 from heterofedsyn.cli.site._shared import HERE, Folder, check_rows, keep_details, show_misfits
 from heterofedsyn.cli.site.peer import own_key
@@ -68,8 +68,8 @@ def init(
             help="More rows than the table has or will have; over twice as many unless given."
         ),
     ] = None,
-    most_misfit: MostMisfit = 0.05,
-    most_clamped: MostClamped = 0.2,
+    most_misfit: MostMisfit = MOST_MISFIT,
+    most_clamped: MostClamped = MOST_CLAMPED,
 ) -> None:
     """Set up a site: settings, an empty ledger and a key.
 
