@@ -263,7 +263,7 @@ def _(true: Any, column: at.NumberColumn, array: Any) -> Any:
     r"a row counts as another among others",
     "a row by itself",
 )
-@instead_of(at.rulebook._disordered)
+@instead_of(at.rulebook._out_of_order)
 def _(true: Any, readings: Any) -> Any:
     found = true(readings)
     found[:1] |= found[-1:]
