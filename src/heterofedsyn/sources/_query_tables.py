@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from heterofedsyn.sources._rowwise import nodes
+from heterofedsyn._sql import nodes
 
 _FILE_READERS = ("read_parquet", "parquet_scan")
 _USUAL = "main"

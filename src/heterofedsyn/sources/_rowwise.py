@@ -7,9 +7,10 @@ row's place to another one, and readers that look for types read all rows by the
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
+from heterofedsyn._sql import nodes
 from heterofedsyn.errors import DataError
 
 _PUSHES = (
@@ -148,13 +149,3 @@ def _check_function(name: str, call: dict[str, Any], macros: Collection[str] | N
         raise DataError(
             f"{name}: the query calls {function}, which reads what is no table; only select rows"
         )
-
-
-def nodes(tree: object) -> Iterator[dict[str, Any]]:
-    """Every object of a tree of JSON."""
-    if isinstance(tree, dict):
-        yield tree
-        tree = list(tree.values())
-    if isinstance(tree, list):
-        for part in tree:
-            yield from nodes(part)

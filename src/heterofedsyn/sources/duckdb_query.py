@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterator
@@ -14,19 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from heterofedsyn.errors import DataError, UsageError
+from heterofedsyn._sql import CLOSED, SETTINGS, duckdb_for, nodes, tree_of
+from heterofedsyn.errors import DataError
 from heterofedsyn.sources._query_tables import Catalogue, Reading
 from heterofedsyn.sources._read_ahead import read_ahead
-from heterofedsyn.sources._rowwise import check_tree, nodes
+from heterofedsyn.sources._rowwise import check_tree
 from heterofedsyn.sources.location import Location
 from heterofedsyn.sources.memory import FrameSource
 from heterofedsyn.sources.source import BATCH_ROWS, Source, check_names
-
-_SETTINGS = {"autoinstall_known_extensions": False, "allow_community_extensions": False}
-"""An extension would be fetched from the internet."""
-
-_CLOSED = ("SET enable_external_access = false", "SET lock_configuration = true")
-"""No file but the database's own is read, none is written, and a query cannot change that."""
 
 _VIEW = re.compile(
     r'CREATE\s(?:\w+\s)*?VIEW\s(?:"(?:[^"]|"")*"|[^\s"(])+\s*(?:\((?:"(?:[^"]|"")*"|[^")])*\))?\s*AS\s',
@@ -120,7 +114,7 @@ def readings(location: Location) -> list[Reading]:
             (schema.lower(), name.lower()): _view_query(text)
             for schema, name, text in connection.execute(_VIEWS).fetchall()
         }
-        parse = partial(_tree, connection)
+        parse = partial(tree_of, connection)
         return Catalogue(own, views, _definitions(connection), parse).readings(location.query)
 
 
@@ -143,7 +137,7 @@ def _check_query(connection: Any, location: Location) -> None:
     statements = connection.extract_statements(location.query)
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise DataError(f"{location.name}: {_ONE_SELECT}")
-    if not _check_all(location.name, location.query, partial(_tree, connection), connection):
+    if not _check_all(location.name, location.query, partial(tree_of, connection), connection):
         raise DataError(f"{location.name}: {_UNCHECKED}")
 
 
@@ -158,7 +152,7 @@ def _check_relation(relation: Any, kind: str) -> None:
         return
     # What is behind a connection that is closed or was changed since cannot be looked at.
     with duckdb.connect() as connection, suppress(duckdb.Error):
-        parse = partial(_tree, connection)
+        parse = partial(tree_of, connection)
         _check_all(kind, query, parse, _Behind(relation), any_function=True)
 
 
@@ -193,15 +187,6 @@ class _Behind:
         """The rows of another query on that connection."""
         single = self.relation.limit(0).aggregate("count(*)")
         return single.project(f"unnest((SELECT list(t) FROM ({query}) AS t), recursive := true)")
-
-
-def _tree(connection: Any, query: str) -> Any:
-    """What DuckDB's parser makes of a SELECT, or None if it does not tell."""
-    ((serialized,),) = connection.execute(
-        "SELECT json_serialize_sql(?::VARCHAR)", [query]
-    ).fetchall()
-    tree = json.loads(serialized)
-    return None if tree["error"] else tree["statements"]
 
 
 def _definitions(connection: Any) -> dict[str, list[str]]:
@@ -239,17 +224,12 @@ def _expression(column: str, kind: str) -> str:
 
 @contextmanager
 def _connected(location: Location) -> Iterator[Any]:
-    try:
-        import duckdb
-    except ImportError:
-        raise UsageError(
-            "reading DuckDB files needs the extra `duckdb`: pip install 'heterofedsyn[duckdb]'"
-        ) from None
-    opening = partial(duckdb.connect, read_only=True, config=dict(_SETTINGS))
+    duckdb = duckdb_for("reading DuckDB files")
+    opening = partial(duckdb.connect, read_only=True, config=dict(SETTINGS))
     with _one_line(location.name), opening(location.place) as connection:
         if location.files:
             connection.execute("SET allowed_directories = [?]", [_folder(location)])
-        for statement in _CLOSED:
+        for statement in CLOSED:
             connection.execute(statement)
         yield connection
 
