@@ -15,6 +15,7 @@ from heterofedsyn.hub.release.accuracy import Accuracy, accuracy_of
 from heterofedsyn.hub.release.folder import check_target, copy, read, write
 from heterofedsyn.hub.release.run_record import RunRecord
 from heterofedsyn.hub.release.statement import PrivacyStatement
+from heterofedsyn.hub.release.where import Where
 from heterofedsyn.schema import Schema
 
 if TYPE_CHECKING:
@@ -46,23 +47,37 @@ class Release:
         """How many rows are drawn unless asked otherwise: the noisy total, if that is possible."""
         return min(self.run.noisy_total, MOST_RELEASED)
 
-    def sample(self, rows: int | None = None, seed: int | None = None) -> pa.Table:
+    def sample(
+        self, rows: int | None = None, seed: int | None = None, *, where: str | None = None
+    ) -> pa.Table:
         """Synthetic rows with the schema's columns and types; the noisy total unless asked.
 
         The same seed gives the same rows. It is a matter of convenience, not of privacy.
+
+        Args:
+            where: a condition in SQL that all of the rows meet, such as "age > 60"; shows what the
+                model believes of such rows, which need not have been measured. Needs DuckDB.
+
+        Raises:
+            UsageError: it is no condition on these columns, or almost no row meets it.
         """
         import pyarrow as pa
 
         wanted = self.usual_rows if rows is None else check_rows(rows)
-        return pa.concat_tables(self.batches(wanted, seed))
+        return pa.concat_tables(self.batches(wanted, seed, where=where))
 
-    def batches(self, rows: int | None = None, seed: int | None = None) -> Generator[pa.Table]:
+    def batches(
+        self, rows: int | None = None, seed: int | None = None, *, where: str | None = None
+    ) -> Generator[pa.Table]:
         """The rows of `sample`, a part at a time: memory does not grow with their number."""
         wanted = self.usual_rows if rows is None else check_rows(rows, MOST_STREAMED)
         if seed is not None and seed < 0:
             raise UsageError(f"seed ({seed}) must be at least 0")
         drawn = secrets.randbits(128) if seed is None else seed
-        return sampling.draw(self.schema, self.model, wanted, drawn)
+        if where is None:
+            return sampling.draw(self.schema, self.model, wanted, drawn)
+        condition = Where.of(self.schema, where)
+        return sampling.draw_where(self.schema, self.model, wanted, drawn, condition)
 
     def accuracy(
         self, attributes: str | Sequence[str], groups: Sequence[int] | None = None
