@@ -82,7 +82,9 @@ class Release:
     def accuracy(
         self, attributes: str | Sequence[str], groups: Sequence[int] | None = None
     ) -> Accuracy:
-        """The standard error of a released marginal: of one column, a pair, or `()`, the total.
+        """A released marginal with its error: of one column, a pair, or `()`, the total.
+
+        A table with values or bins, estimate, standard error and 95 % interval, all in counts.
 
         Args:
             attributes: names of columns, in any order.
@@ -91,7 +93,7 @@ class Release:
                 those of its values would suggest.
 
         Raises:
-            UsageError: if the pair was not measured.
+            UsageError: if the pair was not measured, with what to do.
         """
         return accuracy_of(self.model.targets, attributes, groups, self.run.noisy_total)
 

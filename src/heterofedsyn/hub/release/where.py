@@ -76,9 +76,7 @@ class Where:
             UsageError: DuckDB cannot compute it, say since a text is no number.
         """
         with self._asked(rows.select(self.columns or rows.column_names[:1])) as relation:
-            import pyarrow as pa
-
-            return rows.filter(pa.table(relation.to_arrow_table()).column(0).combine_chunks())
+            return rows.filter(relation.to_arrow_table().column(0))
 
     def _check_truth(self, schema: Schema) -> None:
         """Refuse what gives no truth value for rows of these types."""
