@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from heterofedsyn._words import count
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.release import sampling
 from heterofedsyn.hub.release.accuracy import Accuracy, accuracy_of
+from heterofedsyn.hub.release.facts import facts_of
 from heterofedsyn.hub.release.folder import check_target, copy, read, write
+from heterofedsyn.hub.release.lines import html_of, text_of
 from heterofedsyn.hub.release.run_record import RunRecord
 from heterofedsyn.hub.release.statement import PrivacyStatement
 from heterofedsyn.hub.release.where import Where
@@ -41,6 +44,16 @@ class Release:
     run: RunRecord
     files: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of the files beside the model, as it vouches for them; empty if never saved."""
+
+    def __str__(self) -> str:
+        return text_of((), facts_of(self), words=2)
+
+    def __repr__(self) -> str:
+        columns = count(len(self.schema.columns), "column")
+        return f"<Release by {self.run.method!r}: {columns}, {self.privacy.guarantee}>"
+
+    def _repr_html_(self) -> str:
+        return html_of((), facts_of(self), words=2)
 
     @property
     def usual_rows(self) -> int:
