@@ -151,14 +151,20 @@ def read_figures(folder: Path) -> list[Figure]:
 
 @contextmanager
 def opened(
-    folder: Path, identity: Asked, memberships: Mapping[Cell, tuple[str, ...]]
+    folder: Path,
+    identity: Asked,
+    memberships: Mapping[Cell, tuple[str, ...]],
+    otherwise: str = "name another --out",
 ) -> Iterator[Results[Asked]]:
     """The results of a folder, new or to be continued, while nobody else writes there.
+
+    Args:
+        otherwise: what to do if the folder holds another run.
 
     Raises:
         UsageError: if the folder holds something else, or a run with another seed or extent.
     """
-    _check(folder, identity)
+    _check(folder, identity, otherwise)
     folder.mkdir(parents=True, exist_ok=True)
     record = folder / "run.json"
     if not record.exists():
@@ -193,7 +199,7 @@ def read_identity(folder: Path, kind: Callable[..., Asked]) -> Asked:
         raise DataError(f"{record} is damaged; name another --out") from None
 
 
-def _check(folder: Path, identity: Continued) -> None:
+def _check(folder: Path, identity: Continued, otherwise: str) -> None:
     check_place(folder)
     record = folder / "run.json"
     if not record.exists():
@@ -203,7 +209,7 @@ def _check(folder: Path, identity: Continued) -> None:
     begun = read_identity(folder, type(identity))
     if begun != identity:
         raise UsageError(
-            f"{folder} holds a run {begun}; ask for the same to continue it, or name another --out"
+            f"{folder} holds a run {begun}; ask for the same to continue it, or {otherwise}"
         )
 
 
