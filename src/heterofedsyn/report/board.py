@@ -16,6 +16,7 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.report.blocks import Block, Halves, Points, Section, Table, Text, Warn
 from heterofedsyn.report.chances import in_hundred, likely_right, most_right, odds
 from heterofedsyn.report.privacy import SIMULATED, bound, strength, upwards
+from heterofedsyn.report.purpose import purpose_of
 from heterofedsyn.report.verdicts import Word, column_verdicts
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -74,6 +75,7 @@ def _short(release: Release) -> Points:
     )
     return Points(
         (
+            *purpose_of(release),
             ("May be published", may),
             (
                 "Promise",

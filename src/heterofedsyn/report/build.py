@@ -21,6 +21,7 @@ from heterofedsyn.report.manifest import REPORT, manifest_section, strangers
 from heterofedsyn.report.page import Page, render
 from heterofedsyn.report.pair_noise import pair_noise_section
 from heterofedsyn.report.privacy import budget_section, privacy_section
+from heterofedsyn.report.purpose import title_of
 from heterofedsyn.report.sites import site_section
 from heterofedsyn.report.summary import summary_section
 
@@ -53,9 +54,9 @@ def board_report(folder: str | Path, agreed: Sequence[Agreed] = ()) -> str:
     release = load(Path(folder))
     sections = (*board_sections(release, agreed), glossary_section(board=True))
     page = Page(
-        title=_title(release, "For the board: a synthetic table"),
+        title=title_of(release, "For the board: a synthetic table"),
         lead=(
-            f"{_about(release)}It is proposed to publish a table of people who do not exist, made "
+            "It is proposed to publish a table of people who do not exist, made "
             f"from noisy answers about {_whose(release)}. This page says what that means for those "
             "whose data were used."
         ),
@@ -116,13 +117,13 @@ def _page(
         manifest_section(release, folder),
     )
     lead = (
-        f"{_about(release)}This page describes a table of people who do not exist, made from noisy "
+        "This page describes a table of people who do not exist, made from noisy "
         f"answers about {_whose(release)}: what it is good for, what is promised to those whose "
         "data were used, and how far each figure can be off because of the noise that protects "
         "them."
     )
     return Page(
-        title=_title(release, "Report on a synthetic table"),
+        title=title_of(release, "Report on a synthetic table"),
         lead=lead,
         private=bool(private),
         facts=(*_facts(release), ("Synthetic rows", many)),
@@ -150,19 +151,3 @@ def _facts(release: Release) -> tuple[tuple[str, str], ...]:
         ("Method", run.method),
         ("Pairs measured", f"{measured:,} of {len(release.schema.domain.pairs()):,}"),
     )
-
-
-def _title(release: Release, usual: str) -> str:
-    """What the study is called, if anything."""
-    title = getattr(getattr(release.run, "about", None), "title", "")
-    return f"{usual}: {drawing.short(title, 120)}" if title else usual
-
-
-def _about(release: Release) -> str:
-    """What the study is for and whom to ask, if it says so, as sentences."""
-    about = getattr(release.run, "about", None)
-    said = [
-        (name, drawing.short(str(getattr(about, field, "") or ""), 600))
-        for name, field in (("Purpose", "purpose"), ("Contact", "contact"))
-    ]
-    return "".join(f"{name}: {words.rstrip('.')}. " for name, words in said if words)

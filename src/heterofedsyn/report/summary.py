@@ -14,6 +14,7 @@ from heterofedsyn.report.blocks import Block, Marked, Points, Section, Text, War
 from heterofedsyn.report.chances import most_right
 from heterofedsyn.report.heat import both
 from heterofedsyn.report.privacy import SIMULATED
+from heterofedsyn.report.purpose import purpose_of
 from heterofedsyn.report.verdicts import (
     MOST_GOOD,
     MOST_ROUGH,
@@ -58,7 +59,8 @@ def summary_section(release: Release) -> Section:
 def _points(release: Release, verdicts: Sequence[Verdict]) -> list[tuple[str, str]]:
     trusted = trusted_pairs(release)
     measured = [pair.attributes for pair in release.run.pairs if pair.measured]
-    points = [("Good for", _good_for(verdicts, trusted))]
+    points = purpose_of(release)
+    points.append(("Good for", _good_for(verdicts, trusted)))
     points.append(("Not good for", _not_good_for(release)))
     points.append(("Be careful with", _careful(verdicts)))
     points.append(("Not measured", _not_measured(release, measured)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -115,6 +115,10 @@ def judged(name: str, bars: Bars) -> Verdict:
 
 
 def _verdict(release: Release, name: str) -> Verdict:
+    for rule, _ in release.schema.rulebook.derived:
+        if rule.target == name:  # a function of its source is off by no more than that
+            reason = f"follows from {drawing.short(rule.source, 40)}"
+            return replace(_verdict(release, rule.source), name=name, reason=reason)
     if name not in release.schema.domain.names:
         reason = "made up to tell rows apart; it says nothing of anybody"
         return Verdict(name, Word.NOT_ALONE, reason, 1.0, math.inf)
