@@ -20,6 +20,7 @@ from heterofedsyn._words import NOT_PRIVATE, PRIVATE_KEY
 from heterofedsyn.cli import (
     audit,
     bench,
+    compare,
     demo,
     evaluate,
     plan,
@@ -50,6 +51,7 @@ app.command("simulate")(simulate.simulate)
 app.command("plan")(plan.plan)
 app.command("sample")(sample.sample)
 app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
 app.command("report")(report.report)
 app.add_typer(schema.app, name="schema")
 app.add_typer(site.app, name="site")
