@@ -308,20 +308,19 @@ def _constant(expression: Any) -> tuple[float, float]:
 
 
 def _range(expression: Any, schema: Schema, connection: Any) -> tuple[float, float]:
-    """The least and the greatest value of a column by the schema, of other things by the rows."""
+    """The least and the greatest value of a column by the schema, or of what is true or false."""
     if expression.get("class") == "COLUMN_REF":
         name = expression["column_names"][-1].casefold()
         for column in schema.columns:
             if column.name.casefold() == name and isinstance(column, IntegerColumn | NumberColumn):
                 return float(column.min), float(column.max)
-    text = _expression_text(expression, connection)
-    ends = f"SELECT min({text})::DOUBLE, max({text})::DOUBLE FROM {TABLE}"
+    text = _expression_text(_uncast(expression), connection)
     try:
         with worded("this is of a query within the question"):
-            ((low, high),) = connection.execute(ends).fetchall()
+            kinds = [str(kind) for kind in connection.sql(f"SELECT {text} FROM {TABLE}").types]
     except UsageError:
         return _ANY
-    return _ANY if low is None else (low, high)
+    return (0.0, 1.0) if kinds == ["BOOLEAN"] else _ANY
 
 
 def _expression_text(expression: Any, connection: Any) -> str:

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from heterofedsyn._arrays import stream
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.questions.tilting import decode_tilted
+from heterofedsyn.hub.questions.within_groups import lean
 from heterofedsyn.hub.questions.worlds import Plausible
 from heterofedsyn.hub.release.sampling import shares
 from heterofedsyn.schema import EncodedTable, Schema
@@ -66,12 +69,16 @@ def _parts(schema: Schema, model: Model, rows: int, number: int, seed: int) -> I
     for part, counts in enumerate(shares(model, rows)):
         rng = stream(seed, f"replicate {number}, part {part}")
         tables = [
-            obey(targets, model.synthesizer.synthesize(targets, many, rng), rng)
+            obey(targets, _rows(model, targets, many, rng), rng)
             for targets, many in zip(model.targets, counts, strict=True)
             if many > 0
         ]
         yield decode_tilted(schema, model, EncodedTable.concatenate(tables), rng, first)
         first += sum(counts)
+
+
+def _rows(model: Model, targets: Targets, many: int, rng: np.random.Generator) -> EncodedTable:
+    return lean(targets.estimates, model.synthesizer.synthesize(targets, many, rng), rng)
 
 
 def all_rows(schema: Schema, model: Model, number: int, seed: int, rows: int | None) -> pa.Table:
