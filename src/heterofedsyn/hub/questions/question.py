@@ -150,6 +150,15 @@ def _described(sql: str, connection: Any) -> list[tuple[str, str]]:
 
 def _known_functions(connection: Any) -> tuple[frozenset[str], frozenset[str]]:
     """The names of aggregates, and of functions that give another result each time."""
+    if not _FOUND:
+        _FOUND.append(_find_functions(connection))
+    return _FOUND[0]
+
+
+_FOUND: list[tuple[frozenset[str], frozenset[str]]] = []
+
+
+def _find_functions(connection: Any) -> tuple[frozenset[str], frozenset[str]]:
     rows = connection.execute(_FUNCTIONS).fetchall()
     aggregates = frozenset(name for name, kind, _ in rows if kind == "aggregate")
     unstable = {name for name, _, stability in rows if stability not in (None, "CONSISTENT")}

@@ -10,7 +10,7 @@ import numpy as np
 
 from heterofedsyn._arrays import stream
 from heterofedsyn.hub.methods.base import Model
-from heterofedsyn.hub.questions.tilting import decode_tilted
+from heterofedsyn.hub.questions.within_bins import decode_tilted
 from heterofedsyn.hub.questions.within_groups import lean
 from heterofedsyn.hub.questions.worlds import Plausible
 from heterofedsyn.hub.release.sampling import shares

@@ -94,7 +94,7 @@ class Release:
         Raises:
             UsageError: it is no question, with what to write instead.
         """
-        from heterofedsyn.hub.questions.asking import put
+        from heterofedsyn.hub.questions.inquiry import put
         from heterofedsyn.hub.questions.kept import Drawn
 
         drawn = Drawn(self, replicates, None if cache is None else Path(cache))
