@@ -69,7 +69,7 @@ COMPILE = $(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --no-config --u
 	--fork-strategy fewest --only-binary :all: --no-binary pyspark --generate-hashes --no-header --no-emit-index-url $(if $(UPGRADE),--upgrade)
 lock: $(VENV)-lock/.uv-$(UV_VERSION) ## resolve the dependencies anew into locks/ (UPGRADE=1 for newer ones)
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
-		$(COMPILE) --extra report --group build --group build-pyspark --output-file locks/core.txt
+		$(COMPILE) --extra duckdb --extra report --group build --group build-pyspark --output-file locks/core.txt
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
 		$(COMPILE) --extra eval --extra formats --extra nvflare --extra report --extra site --extra spark --group dev --constraint locks/core.txt --output-file locks/dev.txt
 

@@ -18,6 +18,7 @@ from heterofedsyn import __version__
 from heterofedsyn._files import reason
 from heterofedsyn._words import NOT_PRIVATE, PRIVATE_KEY
 from heterofedsyn.cli import (
+    ask,
     audit,
     bench,
     compare,
@@ -50,6 +51,7 @@ app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
 app.command("plan")(plan.plan)
 app.command("sample")(sample.sample)
+app.command("ask")(ask.ask)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
