@@ -22,6 +22,7 @@ from heterofedsyn.cli import (
     bench,
     demo,
     evaluate,
+    export,
     plan,
     report,
     sample,
@@ -51,6 +52,7 @@ app.command("plan")(plan.plan)
 app.command("sample")(sample.sample)
 app.command("evaluate")(evaluate.evaluate)
 app.command("report")(report.report)
+app.command("export")(export.export)
 app.add_typer(schema.app, name="schema")
 app.add_typer(site.app, name="site")
 app.add_typer(study.app, name="study")
