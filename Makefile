@@ -11,7 +11,7 @@ CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup check test check-slow fuzz format lock readers advisories clean
+.PHONY: help demo setup check test check-slow fuzz format lock docs readers advisories clean
 .SILENT:
 .DELETE_ON_ERROR:
 
@@ -75,6 +75,9 @@ lock: $(VENV)-lock/.uv-$(UV_VERSION) ## resolve the dependencies anew into locks
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
 		$(subst --only-binary :all: --no-binary pyspark,,$(COMPILE:pyproject.toml=)) \
 		--group pyproject.toml:readers --output-file locks/readers.txt
+
+docs: $(DEV) ## the documents as a site that can be searched, in build/docs; broken links fail
+	$(BIN)/python tools/site/build.py . build/docs
 
 READERS := $(VENV)-readers/.readers-installed
 readers: $(READERS) # programs of others that read exports, for a slow test: they do not fit into .venv
