@@ -24,6 +24,7 @@ from heterofedsyn.cli import (
     compare,
     demo,
     evaluate,
+    export,
     plan,
     report,
     sample,
@@ -55,6 +56,7 @@ app.command("ask")(ask.ask)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
+app.command("export")(export.export)
 app.add_typer(schema.app, name="schema")
 app.add_typer(site.app, name="site")
 app.add_typer(study.app, name="study")
