@@ -239,7 +239,7 @@ def test_a_folder_of_another_seed_or_extent_is_refused(tmp_path: Path, other: Id
     store(tmp_path / "out", block(CELLS[0], tvd__two_way=0.1), identity=other)
     with pytest.raises(UsageError, match="holds a run"):
         store(tmp_path / "out")
-    assert read_identity(tmp_path / "out") == other
+    assert read_identity(tmp_path / "out", Identity) == other
 
 
 def test_a_folder_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
