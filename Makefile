@@ -42,7 +42,7 @@ check-slow: $(DEV) ## the tests that take minutes
 	$(call on_two_cores,-m slow $(FRESH),$(SLOW_BESIDE))
 
 # The tests of some files run beside all others, on a core of their own; what they say comes last.
-BESIDE := $(sort $(wildcard tests/test_docs.py tests/test_r*.py tests/test_s*.py))
+BESIDE := $(sort $(wildcard tests/test_docs.py tests/test_p*.py tests/test_r*.py tests/test_s*.py))
 define on_two_cores
 mkdir -p build
 $(BIN)/pytest $(1) $(2) > build/beside.log 2>&1 & beside=$$!; \
@@ -69,7 +69,7 @@ COMPILE = $(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --no-config --u
 	--fork-strategy fewest --only-binary :all: --no-binary pyspark --generate-hashes --no-header --no-emit-index-url $(if $(UPGRADE),--upgrade)
 lock: $(VENV)-lock/.uv-$(UV_VERSION) ## resolve the dependencies anew into locks/ (UPGRADE=1 for newer ones)
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
-		$(COMPILE) --extra report --group build --group build-pyspark --output-file locks/core.txt
+		$(COMPILE) --extra duckdb --extra report --group build --group build-pyspark --output-file locks/core.txt
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
 		$(COMPILE) --extra eval --extra formats --extra nvflare --extra report --extra site --extra spark --group dev --constraint locks/core.txt --output-file locks/dev.txt
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \

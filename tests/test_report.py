@@ -280,6 +280,7 @@ def test_hostile_names_and_values_stay_text(tmp_path: Path) -> None:
     assert HOSTILE in "".join(found.text)
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_sixty_columns_stay_below_a_megabyte(tmp_path: Path) -> None:
     rows, many = 4_000, 62

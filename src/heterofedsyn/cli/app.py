@@ -18,8 +18,10 @@ from heterofedsyn import __version__
 from heterofedsyn._files import reason
 from heterofedsyn._words import NOT_PRIVATE, PRIVATE_KEY
 from heterofedsyn.cli import (
+    ask,
     audit,
     bench,
+    compare,
     demo,
     evaluate,
     export,
@@ -50,7 +52,9 @@ app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
 app.command("plan")(plan.plan)
 app.command("sample")(sample.sample)
+app.command("ask")(ask.ask)
 app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
 app.command("report")(report.report)
 app.command("export")(export.export)
 app.add_typer(schema.app, name="schema")

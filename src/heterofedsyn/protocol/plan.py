@@ -228,3 +228,12 @@ def unit_name(column: str | None) -> str:
 def unit_column(name: str) -> str | None:
     """The column that tells people apart, or None where every row is protected by itself."""
     return None if name == RECORD else RECORD if name == _NAMED_ALIKE else name
+
+
+def protected(column: str | None) -> str:
+    """Whom a guarantee protects, given the column that tells people apart.
+
+    >>> protected(None), protected("patient")
+    ('record', 'person (patient)')
+    """
+    return RECORD if column is None else f"person ({column})"

@@ -6,19 +6,25 @@ import secrets
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from heterofedsyn._words import count
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.release import sampling
 from heterofedsyn.hub.release.accuracy import Accuracy, accuracy_of
+from heterofedsyn.hub.release.facts import facts_of
 from heterofedsyn.hub.release.folder import check_target, copy, read, write
+from heterofedsyn.hub.release.lines import html_of, text_of
 from heterofedsyn.hub.release.run_record import RunRecord
 from heterofedsyn.hub.release.statement import PrivacyStatement
+from heterofedsyn.hub.release.where import Where
 from heterofedsyn.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from heterofedsyn.hub.questions.answer import Answer
 
 MOST_RELEASED = 100_000_000
 """Rows of one table or release folder, so that no slip of the finger exhausts a machine."""
@@ -41,33 +47,59 @@ class Release:
     files: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of the files beside the model, as it vouches for them; empty if never saved."""
 
+    def __str__(self) -> str:
+        return text_of((), facts_of(self), words=2)
+
+    def __repr__(self) -> str:
+        columns = count(len(self.schema.columns), "column")
+        return f"<Release by {self.run.method!r}: {columns}, {self.privacy.guarantee}>"
+
+    def _repr_html_(self) -> str:
+        return html_of((), facts_of(self), words=2)
+
     @property
     def usual_rows(self) -> int:
         """How many rows are drawn unless asked otherwise: the noisy total, if that is possible."""
         return min(self.run.noisy_total, MOST_RELEASED)
 
-    def sample(self, rows: int | None = None, seed: int | None = None) -> pa.Table:
+    def sample(
+        self, rows: int | None = None, seed: int | None = None, *, where: str | None = None
+    ) -> pa.Table:
         """Synthetic rows with the schema's columns and types; the noisy total unless asked.
 
         The same seed gives the same rows. It is a matter of convenience, not of privacy.
+
+        Args:
+            where: a condition in SQL that all of the rows meet, such as "age > 60"; shows what the
+                model believes of such rows, which need not have been measured. Needs DuckDB.
+
+        Raises:
+            UsageError: it is no condition on these columns, or almost no row meets it.
         """
         import pyarrow as pa
 
         wanted = self.usual_rows if rows is None else check_rows(rows)
-        return pa.concat_tables(self.batches(wanted, seed))
+        return pa.concat_tables(self.batches(wanted, seed, where=where))
 
-    def batches(self, rows: int | None = None, seed: int | None = None) -> Generator[pa.Table]:
+    def batches(
+        self, rows: int | None = None, seed: int | None = None, *, where: str | None = None
+    ) -> Generator[pa.Table]:
         """The rows of `sample`, a part at a time: memory does not grow with their number."""
         wanted = self.usual_rows if rows is None else check_rows(rows, MOST_STREAMED)
         if seed is not None and seed < 0:
             raise UsageError(f"seed ({seed}) must be at least 0")
         drawn = secrets.randbits(128) if seed is None else seed
-        return sampling.draw(self.schema, self.model, wanted, drawn)
+        if where is None:
+            return sampling.draw(self.schema, self.model, wanted, drawn)
+        condition = Where.of(self.schema, where)
+        return sampling.draw_where(self.schema, self.model, wanted, drawn, condition)
 
     def accuracy(
         self, attributes: str | Sequence[str], groups: Sequence[int] | None = None
     ) -> Accuracy:
-        """The standard error of a released marginal: of one column, a pair, or `()`, the total.
+        """A released marginal with its error: of one column, a pair, or `()`, the total.
+
+        A table with values or bins, estimate, standard error and 95 % interval, all in counts.
 
         Args:
             attributes: names of columns, in any order.
@@ -76,9 +108,45 @@ class Release:
                 those of its values would suggest.
 
         Raises:
-            UsageError: if the pair was not measured.
+            UsageError: if the pair was not measured, with what to do.
         """
         return accuracy_of(self.model.targets, attributes, groups, self.run.noisy_total)
+
+    def answer(self, sql: str, *, replicates: int = 20, cache: str | Path | None = None) -> Answer:
+        """The answer to a question in SQL about the table `release`, every number with an interval.
+
+        Args:
+            sql: one SELECT with aggregates.
+            replicates: how many tables the intervals come from.
+            cache: a folder that keeps these tables for the next program; memory alone, unless
+                given.
+
+        Raises:
+            UsageError: it is no question, with what to write instead.
+        """
+        from heterofedsyn.hub.questions.inquiry import put
+        from heterofedsyn.hub.questions.kept import Drawn
+
+        drawn = Drawn(self, replicates, None if cache is None else Path(cache))
+        return put(sql, self.schema, self.model, drawn.tables, drawn.empty())
+
+    def ask(self, sql: str, *, replicates: int = 20, cache: str | Path | None = None) -> Any:
+        """The same as `answer`, as a pandas data frame with its notes in `attrs`."""
+        return self.answer(sql, replicates=replicates, cache=cache).to_pandas()
+
+    def replicates(self, many: int = 20, seed: int = 0, rows: int | None = None) -> list[pa.Table]:
+        """Tables like those of `sample`, each of another world that the noisy answers allow.
+
+        Run an analysis on each, and `combine` the results.
+        """
+        from heterofedsyn.hub.questions.replicates import all_rows
+
+        if many < 1:
+            raise UsageError(f"replicates ({many}) must be at least 1")
+        if seed < 0:
+            raise UsageError(f"seed ({seed}) must be at least 0")
+        wanted = None if rows is None else check_rows(rows)
+        return [all_rows(self.schema, self.model, n, seed, wanted) for n in range(many)]
 
     def save(
         self,
