@@ -71,7 +71,11 @@ def run(command: list[str], folder: Path, text: str | None = None) -> str:
     done = subprocess.run(
         command,
         cwd=folder,
-        env={**kept, "PATH": path, "COLUMNS": "100", "PYTHONPATH": str(folder)},
+        env={
+            **kept,
+            **{"PATH": path, "COLUMNS": "100", "PYTHONPATH": str(folder)},
+            "XDG_CACHE_HOME": str(folder / ".cache"),
+        },
         input=text,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -264,7 +268,7 @@ def test_the_page_for_people_who_decide_names_no_test_and_its_figures_are_right(
     assert len(rows) == 6
     for epsilon, chance, factor in rows:
         rho = Budget.of(epsilon=float(epsilon), delta=1e-9).rho
-        assert float(chance) == round(100 * (0.5 + math.sqrt(rho / 2) / 2), 1)
+        assert float(chance) == math.ceil(1_000 * (0.5 + math.sqrt(rho / 2) / 2)) / 10
         stated, exact = float(factor.replace(",", "")), math.exp(float(epsilon))
         assert exact <= stated <= 1.05 * exact
     rho = Budget.of(epsilon=1, delta=1e-9).rho
