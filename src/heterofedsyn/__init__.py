@@ -6,6 +6,7 @@ from heterofedsyn._version import __version__
 from heterofedsyn.errors import HeterofedsynError
 
 if TYPE_CHECKING:
+    from heterofedsyn.hub.questions import combine
     from heterofedsyn.hub.release import Release, load
     from heterofedsyn.privacy.budget import Budget
     from heterofedsyn.schema import Schema
@@ -18,6 +19,7 @@ __all__ = [
     "Release",
     "Schema",
     "__version__",
+    "combine",
     "load",
 ]
 
@@ -26,6 +28,7 @@ _HOMES = {
     "FederatedSynthesizer": "heterofedsyn.simulate",
     "Release": "heterofedsyn.hub.release",
     "Schema": "heterofedsyn.schema",
+    "combine": "heterofedsyn.hub.questions",
     "load": "heterofedsyn.hub.release",
 }
 """Where a public name lives; it is imported when first used, so that importing us costs little."""

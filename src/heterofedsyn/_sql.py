@@ -49,6 +49,27 @@ def database_of(what: str, tables: Mapping[str, pa.Table]) -> Iterator[Any]:
         yield connection
 
 
+@contextmanager
+def worded(what: str) -> Iterator[None]:
+    """Turns an error of DuckDB into one line; only where tables hold nobody's rows.
+
+    Raises:
+        UsageError: what was said, after `what`.
+    """
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        raise UsageError(f"{what}: {str(error).strip().partition(chr(10))[0]}") from None
+
+
+def is_one_select(connection: Any, query: str) -> bool:
+    """Whether a text is one SELECT and nothing else."""
+    kinds = [statement.type.name for statement in connection.extract_statements(query)]
+    return kinds == ["SELECT"]
+
+
 def tree_of(connection: Any, query: str) -> Any:
     """What DuckDB's parser makes of SELECTs, or None if it does not tell."""
     ((serialized,),) = connection.execute(

@@ -18,11 +18,13 @@ from heterofedsyn import __version__
 from heterofedsyn._files import reason
 from heterofedsyn._words import NOT_PRIVATE, PRIVATE_KEY
 from heterofedsyn.cli import (
+    ask,
     audit,
     bench,
     compare,
     demo,
     evaluate,
+    export,
     plan,
     report,
     sample,
@@ -50,9 +52,11 @@ app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
 app.command("plan")(plan.plan)
 app.command("sample")(sample.sample)
+app.command("ask")(ask.ask)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
+app.command("export")(export.export)
 app.add_typer(schema.app, name="schema")
 app.add_typer(site.app, name="site")
 app.add_typer(study.app, name="study")

@@ -32,7 +32,7 @@ def rebuild_haar(
         children = real.reshape(2 * masses.size, -1).sum(axis=1).astype(np.float64)
         left, right = children[0::2], children[1::2]
         expected = masses * (left - right) / np.maximum(left + right, 1)
-        expected += np.clip(_slope(masses, left + right, block) / 4, -masses, masses)
+        expected += np.clip(slope(masses, left + right, block) / 4, -masses, masses)
         expected = np.clip(expected, -masses, masses)
         difference = np.empty_like(masses)
         posterior_means(
@@ -50,15 +50,15 @@ def rebuild_haar(
     return counts
 
 
-def _slope(masses: Floats, real: Floats, block: int) -> Floats:
+def slope(masses: Floats, real: Floats, block: int) -> Floats:
     """A limited slope through a node and its two neighbours; 0 at the ends and beside padding."""
-    slope = np.zeros_like(masses)
+    limited_slope = np.zeros_like(masses)
     if masses.size < 3:
-        return slope
+        return limited_slope
     full = masses * block / np.maximum(real, 1)
     before, own, after = full[:-2], full[1:-1], full[2:]
     a, b = before - own, own - after
     limited = np.sign(a) * np.minimum(np.minimum(2 * np.abs(a), 2 * np.abs(b)), np.abs(a + b) / 2)
     usable = (a * b > 0) & (real[1:-1] == block) & (real[2:] > 0)
-    slope[1:-1] = np.where(usable, limited, 0.0)
-    return slope
+    limited_slope[1:-1] = np.where(usable, limited, 0.0)
+    return limited_slope

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from heterofedsyn._words import count
 from heterofedsyn.errors import UsageError
@@ -23,6 +23,8 @@ from heterofedsyn.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from heterofedsyn.hub.questions.answer import Answer
 
 MOST_RELEASED = 100_000_000
 """Rows of one table or release folder, so that no slip of the finger exhausts a machine."""
@@ -109,6 +111,42 @@ class Release:
             UsageError: if the pair was not measured, with what to do.
         """
         return accuracy_of(self.model.targets, attributes, groups, self.run.noisy_total)
+
+    def answer(self, sql: str, *, replicates: int = 20, cache: str | Path | None = None) -> Answer:
+        """The answer to a question in SQL about the table `release`, every number with an interval.
+
+        Args:
+            sql: one SELECT with aggregates.
+            replicates: how many tables the intervals come from.
+            cache: a folder that keeps these tables for the next program; memory alone, unless
+                given.
+
+        Raises:
+            UsageError: it is no question, with what to write instead.
+        """
+        from heterofedsyn.hub.questions.inquiry import put
+        from heterofedsyn.hub.questions.kept import Drawn
+
+        drawn = Drawn(self, replicates, None if cache is None else Path(cache))
+        return put(sql, self.schema, self.model, drawn.tables, drawn.empty())
+
+    def ask(self, sql: str, *, replicates: int = 20, cache: str | Path | None = None) -> Any:
+        """The same as `answer`, as a pandas data frame with its notes in `attrs`."""
+        return self.answer(sql, replicates=replicates, cache=cache).to_pandas()
+
+    def replicates(self, many: int = 20, seed: int = 0, rows: int | None = None) -> list[pa.Table]:
+        """Tables like those of `sample`, each of another world that the noisy answers allow.
+
+        Run an analysis on each, and `combine` the results.
+        """
+        from heterofedsyn.hub.questions.replicates import all_rows
+
+        if many < 1:
+            raise UsageError(f"replicates ({many}) must be at least 1")
+        if seed < 0:
+            raise UsageError(f"seed ({seed}) must be at least 0")
+        wanted = None if rows is None else check_rows(rows)
+        return [all_rows(self.schema, self.model, n, seed, wanted) for n in range(many)]
 
     def save(
         self,

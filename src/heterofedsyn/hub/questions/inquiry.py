@@ -1,0 +1,179 @@
+"""A question put to the synthetic table and to its replicates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from heterofedsyn._arrays import Floats
+from heterofedsyn._sql import database_of, worded
+from heterofedsyn.errors import UsageError
+from heterofedsyn.hub.methods.base import Model
+from heterofedsyn.hub.questions.answer import Answer, Basis, Cell
+from heterofedsyn.hub.questions.combining import t_quantile
+from heterofedsyn.hub.questions.question import EXTREMES, TABLE, Output, Question
+from heterofedsyn.hub.questions.replicates import Replicate
+from heterofedsyn.schema import Clique, Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_CELLS = 10_000
+"""Rows of an answer; more are no answer to anybody."""
+
+Rows = dict[tuple[Any, ...], tuple[Any, ...]]
+Tables = Callable[[Sequence[str]], Iterator[Replicate]]
+"""Gives the synthetic table and then its replicates, with at least these columns."""
+
+
+def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table) -> Answer:
+    """The answer to a question.
+
+    Args:
+        empty: the synthetic table without rows.
+    """
+    results: list[Rows] = []
+    bounds: list[tuple[float, float]] = []
+    with _asked(empty) as connection:
+        question = Question.of(sql, schema, connection)
+        for number, replicate in enumerate(tables(question.touched)):
+            _give(connection, replicate)
+            text = question.of_replicates if number else question.sql
+            results.append(_rows(connection, text, question))
+            if not number:
+                bounds = [question.bounds(o, schema, connection) for o in _figures(question)]
+    ours, others = results[0], results[1:]
+    cells = []
+    for keys, row in ours.items():
+        for place, output in enumerate(_figures(question)):
+            drawn = [rows[keys][place] if keys in rows else None for rows in others]
+            estimate, low, high = _interval(
+                row[place], [_number(d, output) for d in drawn], bounds[place]
+            )
+            cells.append(
+                Cell(keys, output.name, estimate, low, high, _basis(output, schema, model))
+            )
+    pairs = _pairs(question.touched, schema, model)
+    return Answer(
+        sql,
+        tuple(output.name for output in question.outputs if output.is_key),
+        tuple(cells),
+        pairs,
+        _notes(question, pairs),
+        len(others),
+    )
+
+
+@contextmanager
+def _asked(empty: pa.Table) -> Iterator[Any]:
+    with database_of("asking questions", {}) as connection:
+        _give(connection, Replicate(empty, 1))
+        with worded("DuckDB cannot answer the question"):
+            yield connection
+
+
+def _give(connection: Any, replicate: Replicate) -> None:
+    """Have the database show these rows, each as often as it counts."""
+    connection.execute(f"DROP VIEW IF EXISTS {TABLE}")
+    connection.register("drawn", replicate.table)
+    times = f" CROSS JOIN range({replicate.weight})" if replicate.weight > 1 else ""
+    connection.execute(f"CREATE VIEW {TABLE} AS SELECT drawn.* FROM drawn{times}")
+
+
+def _figures(question: Question) -> list[Output]:
+    return [output for output in question.outputs if not output.is_key]
+
+
+def _rows(connection: Any, sql: str, question: Question) -> Rows:
+    """The result, the figures of each row by its keys."""
+    found = connection.execute(sql).fetchmany(MOST_CELLS + 1)
+    if len(found) > MOST_CELLS:
+        raise UsageError(
+            f"the question has more than {MOST_CELLS:,} groups; group by fewer values or by ranges"
+        )
+    is_key = [output.is_key for output in question.outputs]
+    rows: Rows = {}
+    for row in found:
+        keys = tuple(value for value, key in zip(row, is_key, strict=True) if key)
+        if keys in rows:
+            raise UsageError("two rows of the answer look alike; select all that GROUP BY names")
+        rows[keys] = tuple(value for value, key in zip(row, is_key, strict=True) if not key)
+    return rows
+
+
+def _number(value: Any, output: Output) -> float | None:
+    if value is None:
+        return 0.0 if output.additive else None
+    return float(value)
+
+
+def _interval(
+    value: Any, drawn: list[float | None], bounds: tuple[float, float]
+) -> tuple[float | None, float | None, float | None]:
+    """An estimate with its interval; nothing where too few replicates know the cell."""
+    known = np.array([d for d in drawn if d is not None and math.isfinite(d)])
+    if value is None or not math.isfinite(float(value)):
+        return None, None, None
+    estimate = float(value)
+    if known.size < max(2, len(drawn) // 2):
+        return estimate, None, None
+    half = half_width(estimate, known)
+    low, high = max(estimate - half, bounds[0]), min(estimate + half, bounds[1])
+    return estimate, min(low, estimate), max(high, estimate)
+
+
+def half_width(estimate: float, drawn: Floats) -> float:
+    """Half of an interval: noise, and how far the estimate is from what replicates say."""
+    away = float(drawn.mean()) - estimate
+    return t_quantile(drawn.size - 1) * math.sqrt(float(drawn.var(ddof=1)) + away**2)
+
+
+def _canonical(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
+    """The measured columns behind columns: what is determined is known by what determines it."""
+    source = {rule.target: rule.source for rule, _ in schema.rulebook.derived}
+    found = []
+    for name in names:
+        own = name
+        while own in source:
+            own = source[own]
+        found.append(own)
+    return schema.domain.clique(*dict.fromkeys(found)) if found else ()
+
+
+def _pairs(names: Sequence[str], schema: Schema, model: Model) -> dict[Clique, bool]:
+    columns = _canonical(names, schema)
+    return {
+        (a, b): all((a, b) in targets.pairs for targets in model.targets)
+        for a, b in combinations(columns, 2)
+    }
+
+
+def _basis(output: Output, schema: Schema, model: Model) -> Basis:
+    columns = _canonical(output.columns, schema)
+    if len(columns) > 2 or not all(_pairs(columns, schema, model).values()):
+        return "follows"
+    return "measured"
+
+
+def _notes(question: Question, pairs: Mapping[Clique, bool]) -> tuple[str, ...]:
+    notes = [
+        f"{a} and {b} were not measured together: read this as a guess"
+        for (a, b), measured in pairs.items()
+        if not measured
+    ]
+    if any(len(output.columns) > 2 for output in _figures(question)):
+        notes.append(
+            "more than two columns: each pair may be measured, but how three go together was not"
+        )
+    if notes:
+        notes.append(
+            "where the basis is 'follows', an interval covers noise but not missing dependence"
+        )
+    if any(output.functions & EXTREMES for output in _figures(question)):
+        notes.append("least, greatest and most frequent values hang on single rows: do not use")
+    return tuple(notes)

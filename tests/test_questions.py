@@ -1,0 +1,384 @@
+"""Answers with intervals: what a question is, what is said of it, and what is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from heterofedsyn import FederatedSynthesizer, Release, Schema, combine
+from heterofedsyn.cli.app import run
+from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.hub.questions import kept
+from heterofedsyn.hub.questions.combining import t_quantile
+from heterofedsyn.hub.questions.within_groups import lean
+from heterofedsyn.marginals.counting import count_pairs
+from heterofedsyn.schema import EncodedTable, encode
+from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
+from invented import SCHEMA, patients
+from rules_support import broken_rows
+
+pytestmark = pytest.mark.thorough
+
+ROWS = 3_000
+FEW = 6
+"""Replicates that are enough to see a law."""
+
+RULES = """
+[[columns]]
+name = "id"
+type = "key"
+
+[[columns]]
+name = "old"
+type = "categorical"
+values = ["no", "yes"]
+
+[[columns]]
+name = "wing"
+type = "categorical"
+values = ["north", "south"]
+
+[[rules]]
+never = { old = "yes", ward = "c" }
+
+[[rules]]
+determines = { from = "ward", to = "wing", table = { a = "north", b = "north", c = "south" } }
+"""
+
+
+def stays() -> pa.Table:
+    table = patients(ROWS)
+    old = ["yes" if age > 50 else "no" for age in table["age"].to_pylist()]
+    wing = ["south" if ward == "c" else "north" for ward in table["ward"].to_pylist()]
+    more = {"id": pa.array(range(ROWS)), "old": pa.array(old), "wing": pa.array(wing)}
+    for name, column in more.items():
+        table = table.append_column(name, column)
+    return table
+
+
+def released(method: str = "wavetree", **terms: Any) -> Release:
+    settings = {"epsilon": 5.0, "delta": 1e-6, "noise_seed": 1, "method": method, **terms}
+    schema = Schema.from_toml(SCHEMA + RULES)
+    half = ROWS // 2
+    table = stays()
+    sites = {"one": table.slice(0, half), "two": table.slice(half)}
+    return FederatedSynthesizer(schema, **settings).fit(sites).release
+
+
+@pytest.fixture(scope="module")
+def release() -> Release:
+    return released()
+
+
+@pytest.fixture(scope="module")
+def folder(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return release.save(tmp_path_factory.mktemp("questions") / "release")
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 4.5, 19, 99])
+def test_quantiles_are_those_of_student(freedom: float) -> None:
+    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-4)
+
+
+def test_results_combine_by_the_rules_of_multiple_imputation() -> None:
+    rng = np.random.default_rng(0)
+    own, within = rng.normal(size=(8, 3)), rng.random((8, 3))
+    whole = combine(own, within)
+    variance = (1 + 1 / 8) * own.var(axis=0, ddof=1) + within.mean(axis=0)
+    assert whole.estimate == pytest.approx(own.mean(axis=0))
+    assert whole.error == pytest.approx(np.sqrt(variance))
+    assert (whole.high - whole.low) / 2 == pytest.approx(whole.error * stats.t.ppf(0.975, 7), 1e-4)
+    assert np.all(combine(own).error < whole.error)
+
+
+@pytest.mark.parametrize(
+    ("estimates", "variances"), [([1.0], None), ([1.0, 2.0], [1.0]), (["a", "b"], None)]
+)
+def test_what_cannot_be_combined_is_refused(estimates: Any, variances: Any) -> None:
+    with pytest.raises(UsageError):
+        combine(estimates, variances)
+
+
+@pytest.mark.parametrize(
+    ("sql", "word"),
+    [
+        ("SELECT age FROM release", "sample"),
+        ("SELECT * FROM release", "sample"),
+        ("SELECT count(*), * FROM release", "name the columns"),
+        ("SELECT 1; SELECT count(*) FROM release", "one SELECT"),
+        ("DROP VIEW release", "one SELECT"),
+        ("COPY release TO 'x.csv'", "one SELECT"),
+        ("SET lock_configuration = false", "one SELECT"),
+        ("SELEC count(*) FROM release", "does not read"),
+        ("SELECT count(*) FROM release UNION SELECT 1", "singly"),
+        ("SELECT ward, count(*) FROM release GROUP BY ROLLUP (ward)", "singly"),
+        ("SELECT count(*) FROM read_csv('/etc/passwd')", "reads no files"),
+        ("SELECT count(*) FROM '/etc/passwd'", "the table is called 'release'"),
+        ("SELECT count(*) FROM duckdb_settings()", "reads no files"),
+        ("SELECT (SELECT count(*) FROM 'x.parquet') FROM release", "the table is called"),
+        ("SELECT count(*) FROM realease", "the table is called 'release'"),
+        ("SELECT avg(agee) FROM release", "did you mean 'age'"),
+        ("SELECT count(DISTINCT id) FROM release", "invented identifiers"),
+        ("SELECT count(*) FROM release r JOIN release s ON r.age = s.age", "one table"),
+        ("SELECT count(*) FROM release, release AS other", "one table"),
+        ("SELECT count(*) FROM release USING SAMPLE 10%", "differs each time"),
+        ("SELECT count(*) + random() FROM release", "random()"),
+        ("SELECT count(*) FROM release WHERE age > random() * 100", "random()"),
+        ("SELECT count(*) FROM release WHERE now() > '2020-01-01'", "each time"),
+        ("SELECT sum(count(*)) OVER () FROM release", "window"),
+        ("SELECT max(ward) FROM release", "numbers"),
+        ("SELECT count(*) FROM release GROUP BY ward", "look alike"),
+        ("SELECT age / 0.0001 + age, count(*) FROM release GROUP BY ALL HAVING", "does not read"),
+        ("SELECT avg(ward) FROM release", "DuckDB refuses"),
+    ],
+)
+def test_what_is_no_question_is_refused_in_one_line(release: Release, sql: str, word: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        release.answer(sql, replicates=FEW)
+    assert word in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_estimates_are_what_the_synthetic_table_says(release: Release) -> None:
+    rows = release.sample(seed=release.run.seed)
+    answer = release.answer("SELECT ward, count(*) FROM release GROUP BY ward", replicates=FEW)
+    counts = {v["values"]: v["counts"] for v in rows["ward"].value_counts().to_pylist()}
+    assert {cell.keys[0]: cell.estimate for cell in answer.cells} == counts
+    assert answer.head == ("ward", "estimate", "low", "high", "basis")
+    assert all(
+        cell.low <= cell.estimate <= cell.high
+        for cell in answer.cells
+        if cell.low is not None and cell.high is not None and cell.estimate is not None
+    )
+
+
+def test_order_limit_and_having_choose_among_estimates_only(release: Release) -> None:
+    every = "SELECT age // 10 AS decade, count(*) AS n FROM release GROUP BY decade"
+    whole = {cell.keys: cell for cell in release.answer(every, replicates=FEW).cells}
+    some = release.answer(f"{every} HAVING n > 200 ORDER BY n DESC LIMIT 3", replicates=FEW).cells
+    assert [cell.estimate for cell in some] == sorted(
+        (cell.estimate or 0 for cell in whole.values()), reverse=True
+    )[:3]
+    assert all(whole[cell.keys] == cell for cell in some)
+
+
+def test_the_same_question_has_the_same_answer(release: Release) -> None:
+    sql = "SELECT ward, avg(age), count(*) FROM release GROUP BY ward"
+    first, second = (release.answer(sql, replicates=FEW) for _ in range(2))
+    assert first == second
+    assert first.head == ("ward", "what", "estimate", "low", "high", "basis")
+
+
+@pytest.mark.parametrize(
+    ("sql", "basis"),
+    [
+        ("SELECT avg(age) FROM release", "measured"),
+        ("SELECT count(*) FROM release", "measured"),
+        ("SELECT wing, count(*) FROM release GROUP BY wing", "measured"),
+        ("SELECT wing, count(*) FROM release WHERE sick GROUP BY wing", "measured"),
+        ("SELECT avg(age) FROM release WHERE ward = 'a' AND sick", "follows"),
+        ("WITH ill AS (SELECT age FROM release WHERE sick) SELECT avg(age) FROM ill", "measured"),
+    ],
+)
+def test_a_basis_says_whether_columns_were_measured_together(
+    release: Release, sql: str, basis: str
+) -> None:
+    assert {cell.basis for cell in release.answer(sql, replicates=FEW).cells} == {basis}
+
+
+def test_pairs_that_were_not_measured_are_named() -> None:
+    answer = released("independent").answer(
+        "SELECT ward, avg(age), avg(sick::INTEGER) FROM release GROUP BY ward", replicates=FEW
+    )
+    assert {*answer.pairs.values()} == {False}
+    assert "age and ward were not measured together: read this as a guess" in answer.notes
+    assert {cell.basis for cell in answer.cells} == {"follows"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "low", "high"),
+    [
+        ("count(*) FILTER (WHERE ward = 'c' AND age > 98)", 0, np.inf),
+        ("avg((age > 97 AND ward = 'c')::INTEGER)", 0, 1),
+        ("avg((NOT (age > 97 AND ward = 'c'))::INTEGER)", 0, 1),
+        ("100.0 * count(*) FILTER (WHERE age >= 1) / count(*)", 0, 100),
+        ("avg(age) FILTER (WHERE age > 97)", 0, 99),
+        ("median(age) FILTER (WHERE age < 2)", 0, 99),
+    ],
+)
+def test_no_interval_leaves_what_is_possible(
+    release: Release, expression: str, low: float, high: float
+) -> None:
+    (cell,) = release.answer(f"SELECT {expression} FROM release", replicates=FEW).cells
+    assert cell.low is not None
+    assert cell.high is not None
+    assert low <= cell.low <= cell.high <= high
+
+
+def test_a_cell_without_a_value_stays(release: Release) -> None:
+    (cell,) = release.answer("SELECT avg(age) FROM release WHERE age > 200", replicates=FEW).cells
+    assert (cell.estimate, cell.low, cell.high) == (None, None, None)
+    (cell,) = release.answer("SELECT count(*) FROM release WHERE age > 200", replicates=FEW).cells
+    assert (cell.estimate, cell.low, cell.high) == (0, 0, 0)
+
+
+def test_replicates_are_tables_like_the_synthetic_one(release: Release) -> None:
+    ours = release.sample()
+    first, second = release.replicates(2, seed=3)
+    assert first.schema == second.schema == ours.schema
+    assert not first.equals(second)
+    assert first.equals(release.replicates(1, seed=3)[0])
+    assert not any(broken_rows(release.schema, first))
+    assert first.num_rows != second.num_rows
+    assert release.replicates(1, rows=50)[0].num_rows == 50
+
+
+@pytest.mark.parametrize("method", ["independent", "fedprivsyn", "local-merge"])
+def test_releases_of_every_kind_answer(method: str) -> None:
+    made = released(method)
+    cells = made.answer("SELECT ward, count(*) FROM release GROUP BY ward", replicates=FEW).cells
+    assert len(cells) == 3
+    assert all(cell.low is not None and cell.low < cell.high for cell in cells if cell.high)
+
+
+def test_few_rows_that_stand_for_many_count_as_many(
+    release: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = "SELECT count(*), sum(age), avg(age) FROM release"
+    whole = release.answer(sql, replicates=FEW)
+    monkeypatch.setattr(kept, "MOST_DRAWN", 400)
+    monkeypatch.setattr(kept, "_REMEMBERED", {})
+    fewer = release.answer(sql, replicates=FEW)
+    for one, other in zip(whole.cells, fewer.cells, strict=True):
+        assert one.estimate == other.estimate
+        assert other.low is not None
+        assert one.high is not None
+        assert other.low < (one.estimate or 0) < (other.high or 0)
+        assert (other.high or 0) - other.low < 4 * (one.high - (one.low or 0))
+
+
+def test_rows_dealt_anew_within_groups_keep_every_table_on_groups() -> None:
+    schema = hospital_schema()
+    rows = pa.concat_tables(hospitals(patients=3_000).values())
+    made = FederatedSynthesizer(schema, epsilon=2.0, delta=1e-6, noise_seed=1).fit(rows).release
+    (targets,) = made.model.targets
+    table = made.model.synthesizer.synthesize(targets, 2_000, np.random.default_rng(0))
+    leant = lean(targets.estimates, table, np.random.default_rng(1))
+    assert not np.array_equal(leant.codes, table.codes)
+    for place, name in enumerate(table.domain.names):
+        assert np.array_equal(np.sort(leant.codes[place]), np.sort(table.codes[place])), name
+    grid = targets.estimates.grid
+
+    def on_groups(own: EncodedTable) -> EncodedTable:
+        groups = targets.estimates.groups
+        codes = [groups[name][own.codes[place]] for place, name in enumerate(own.domain.names)]
+        return EncodedTable.from_codes(grid, np.stack(codes))
+
+    pairs = list(targets.pairs)
+    for one, other in zip(
+        count_pairs(on_groups(table), pairs), count_pairs(on_groups(leant), pairs), strict=True
+    ):
+        assert np.array_equal(one.counts, other.counts)
+
+
+def test_values_lean_within_their_bins(release: Release) -> None:
+    (replicate,) = release.replicates(1)
+    assert encode(release.schema, replicate.to_batches()).rows_dropped == 0
+
+
+def test_kept_replicates_are_read_instead_of_drawn(
+    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = "SELECT ward, avg(age) FROM release WHERE sick GROUP BY ward"
+    first = release.answer(sql, replicates=FEW, cache=tmp_path)
+    assert first == release.answer(sql, replicates=FEW)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("drawn again")
+
+    monkeypatch.setattr(kept, "draw", refuse)
+    assert first == release.answer(sql, replicates=FEW, cache=tmp_path)
+    with pytest.raises(AssertionError):
+        release.answer(sql, replicates=FEW + 1, cache=tmp_path)
+
+
+def test_replicates_that_were_changed_are_refused(release: Release, tmp_path: Path) -> None:
+    sql = "SELECT avg(age) FROM release"
+    release.answer(sql, replicates=FEW, cache=tmp_path)
+    (place,) = tmp_path.iterdir()
+    file = place / "1.arrow"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(HeterofedsynError, match="remove this folder"):
+        release.answer(sql, replicates=FEW, cache=tmp_path)
+    (place / "list.json").write_text("{")
+    assert release.answer(sql, replicates=FEW, cache=tmp_path).cells
+
+
+def test_replicates_on_disk_stay_within_a_limit(
+    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = "SELECT avg(age) FROM release"
+    release.answer(sql, replicates=2, cache=tmp_path)
+    (oldest,) = tmp_path.iterdir()
+    size = sum(path.stat().st_size for path in oldest.iterdir())
+    monkeypatch.setattr(kept, "MOST_KEPT", 4 * size)
+    for many in (3, 4, 5):
+        release.answer(sql, replicates=many, cache=tmp_path)
+    folders = [*tmp_path.iterdir()]
+    assert oldest not in folders
+    assert sum(path.stat().st_size for own in folders for path in own.iterdir()) <= 4 * size
+
+
+def test_the_command_answers_in_a_table_or_in_json(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    sql = "SELECT ward, avg(age) FROM release WHERE sick AND old = 'no' GROUP BY ward ORDER BY ward"
+    asked = ["ask", str(folder), sql, "--replicates", str(FEW)]
+    assert run(asked) == 0
+    said = capsys.readouterr()
+    assert "drawing 6 replicates" in said.err
+    assert "follows" in said.out
+    assert run([*asked, "--json"]) == 0
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert said.err == ""
+    assert [cell["ward"] for cell in told["cells"]] == ["a", "b", "c"]
+    assert all(cell["low"] <= cell["estimate"] <= cell["high"] for cell in told["cells"])
+    assert {*told} == {"sql", "cells", "pairs", "notes", "replicates"}
+    assert [path.name for path in tmp_path.iterdir()] == ["heterofedsyn"]
+
+
+def test_the_command_refuses_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ask", str(folder), "SELECT avg(agee) FROM release"]) == 2
+    assert run(["ask", str(folder), "SELECT avg(age) FROM release", "--replicates", "1"]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in errors if "drawing" not in line] == ["error"] * 2
+
+
+def test_a_data_frame_has_the_notes(release: Release) -> None:
+    frame = release.ask(
+        "SELECT ward, avg(age) FROM release WHERE sick GROUP BY ward", replicates=FEW
+    )
+    assert [*frame.columns] == ["ward", "estimate", "low", "high", "basis"]
+    assert any("more than two columns" in note for note in frame.attrs["notes"])
+
+
+def test_text_of_strangers_is_escaped(release: Release) -> None:
+    answer = release.answer(
+        "SELECT '<b>\x1b[31m' AS \"<i>\", count(*) FROM release GROUP BY 1", replicates=FEW
+    )
+    assert "<b>" not in answer._repr_html_()
+    assert "&lt;b&gt;" in answer._repr_html_()
+    assert "\x1b" not in str(answer) + answer._repr_html_()
