@@ -41,7 +41,9 @@ def facts_of(release: Release) -> list[tuple[str, str]]:
         facts.append(("noise", "SIMULATED, for research: anyone with the seed can undo it"))
     if run.remarks:
         facts.append(("remarks", f"{len(run.remarks):,}, in release.run.remarks"))
-    facts.append(("next", f"release.sample(1_000), release.accuracy({column!r})"))
+    facts.append(
+        ("next", f"release.sample(1_000), release.accuracy({column!r}), release.ask('SELECT ...')")
+    )
     return facts
 
 
