@@ -13,9 +13,9 @@ from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.release import sampling
 from heterofedsyn.hub.release.accuracy import Accuracy, accuracy_of
+from heterofedsyn.hub.release.facts import facts_of
 from heterofedsyn.hub.release.folder import check_target, copy, read, write
 from heterofedsyn.hub.release.lines import html_of, text_of
-from heterofedsyn.hub.release.overview import facts_of
 from heterofedsyn.hub.release.run_record import RunRecord
 from heterofedsyn.hub.release.statement import PrivacyStatement
 from heterofedsyn.hub.release.where import Where
