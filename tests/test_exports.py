@@ -24,7 +24,7 @@ from heterofedsyn import FederatedSynthesizer, Release, Schema, load
 from heterofedsyn.errors import PrivacyRefusal, UsageError, plain
 from heterofedsyn.exports import EXPORTS, TABLE, export
 from heterofedsyn.exports.deployments_registry import TODO
-from heterofedsyn.exports.facts import facts_of
+from heterofedsyn.exports.description import facts_of
 from heterofedsyn.exports.quoting import code, yaml_lines
 from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
 from invented import Desk
