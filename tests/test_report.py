@@ -188,6 +188,11 @@ def test_every_private_section_is_stamped_and_no_other(public: str, internal: st
     assert known <= {section["id"] for section in found.sections}
 
 
+def test_the_internal_form_never_says_that_it_may_be_published(internal: str) -> None:
+    for sentence in "".join(Outline(internal).text).split("."):
+        assert not ("this page" in sentence.lower() and "may be published" in sentence)
+
+
 @pytest.mark.thorough
 def test_the_internal_form_has_the_three_metrics_with_best_and_worst(internal: str) -> None:
     (metrics,) = (s["text"] for s in Outline(internal).sections if s["id"] == "metrics")

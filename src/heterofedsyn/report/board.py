@@ -79,6 +79,7 @@ def _short(release: Release) -> Points:
             ("May be published", may),
             (
                 "Promise",
+                f"{'None as it is; with noise that nobody can undo: ' * statement.simulated_noise}"
                 f"Epsilon {statement.epsilon:g} for every {_unit(statement)}, a "
                 f"{strength(statement.epsilon)} promise: of 1,000 guesses whether somebody is in "
                 f"the data, the best attacker gets at most "
@@ -222,7 +223,7 @@ def _limits(statement: PrivacyStatement) -> Points:
                 "ranges were chosen without looking at them, how long answers took, and who broke "
                 "into a computer.",
             ),
-            ("Accuracy", "Noise makes figures wrong by known amounts; see the verdict on columns."),
+            ("Accuracy", "Noise makes figures wrong by known amounts, which the report tells."),
         )
     )
 

@@ -64,11 +64,7 @@ def board_report(folder: str | Path, agreed: Sequence[Agreed] = ()) -> str:
         facts=_facts(release),
         sections=sections,
         brief=True,
-        foot=(
-            "This page is computed from the release and its receipts."
-            if agreed
-            else "This page is computed from the release alone and costs no privacy."
-        ),
+        foot=_foot(agreed),
     )
     return render(page)
 
@@ -129,7 +125,14 @@ def _page(
         facts=(*_facts(release), ("Synthetic rows", many)),
         sections=sections,
         first=summary_section(release),
+        foot=_foot(agreed),
     )
+
+
+def _foot(agreed: Sequence[Agreed]) -> str:
+    if agreed:
+        return "This page is computed from the release and receipts of its sites."
+    return "This page is computed from the release alone and costs no privacy."
 
 
 def _whose(release: Release) -> str:

@@ -171,6 +171,6 @@ def _guarantee(release: Release) -> str:
     return (
         f"Epsilon {statement.epsilon:g} for every {unit}: who wants to know whether somebody’s "
         f"{'data are' if unit == 'record' else 'rows are'} in it, and knows everything else, "
-        f"guesses right at most {right} times in 1,000, where a coin is right 500 times. This page "
-        "and all files of the release may be published."
+        f"guesses right at most {right} times in 1,000, where a coin is right 500 times. All "
+        "files of the release, report.html among them, may be published."
     )

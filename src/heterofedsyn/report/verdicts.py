@@ -105,13 +105,14 @@ def judged(name: str, bars: Bars) -> Verdict:
     noise, spread = bars.noise, bars.spread
     blur = noise / spread if spread > 0 else math.inf
     off = f"{percent(noise)} of rows off"
-    if noise > MOST_ROUGH:
-        return Verdict(name, Word.NOT_ALONE, off, noise, blur)
+    if noise > MOST_GOOD:
+        word = Word.ROUGH if noise <= MOST_ROUGH else Word.NOT_ALONE
+        return Verdict(name, word, off, noise, blur)
     if blur > MOST_OF_SPREAD:
         most = drawing.short(bars.labels[int(bars.shares.argmax())], 24)
-        reason = f"{off}; {percent(1 - spread)} is “{most}”, and the rest drowns in noise"
+        reason = f"{off}, of {percent(spread)} that are not “{most}”"
         return Verdict(name, Word.ROUGH, reason, noise, blur)
-    return Verdict(name, Word.GOOD if noise <= MOST_GOOD else Word.ROUGH, off, noise, blur)
+    return Verdict(name, Word.GOOD, off, noise, blur)
 
 
 def _verdict(release: Release, name: str) -> Verdict:
