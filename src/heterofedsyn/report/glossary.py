@@ -30,9 +30,9 @@ class Term:
 TERMS = (
     Term(
         "epsilon",
-        "How much the data of one person, or one record, may change what is published: at most by a factor of "
-        "e^epsilon (2.7 for 1) in the chance of any outcome. Smaller is safer and noisier. 1 or "
-        "less is strong, above 3 is weak.",
+        "How much the data of one person, or one record, may change what is published: at most by "
+        "a factor of e^epsilon (2.7 for 1) in the chance of any outcome. Smaller is safer and "
+        "noisier. 1 or less is strong, above 3 is weak.",
         board=True,
     ),
     Term(

@@ -142,8 +142,8 @@ def _promise(statement: PrivacyStatement, unit: str) -> str:
         f"Whether or not the data of one {unit} were used, every possible release would have come "
         "out with almost the same chance. So nobody can tell with confidence from these files "
         f"whether a {unit.partition(' ')[0]} was in the tables or what it said, whatever else they "
-        "know and however much they compute. The files of this release, report.html among them, are "
-        "made from noisy answers alone."
+        "know and however much they compute. The files of this release, report.html among them, "
+        "are made from noisy answers alone."
     )
 
 
