@@ -790,6 +790,7 @@ COMMANDS = [
     ("plan",),
     ("sample",),
     ("evaluate",),
+    ("compare",),
     ("report",),
     ("schema",),
     *(("schema", name) for name in ("draft", "new", "import", "export")),

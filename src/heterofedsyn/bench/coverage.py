@@ -53,7 +53,8 @@ class Seen:
         """The factor by which the interval had to be wider, or could be narrower, to hold it."""
         if abs(self.truth - self.estimate) <= 1e-9 * max(1.0, abs(self.truth)):
             return 0.0
-        side = self.high - self.estimate if self.truth > self.estimate else self.estimate - self.low
+        # An end may be cut off, where nothing is possible: the other side has the whole width.
+        side = max(self.high - self.estimate, self.estimate - self.low)
         return abs(self.truth - self.estimate) / side if side > 0 else np.inf
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from heterofedsyn.errors import plain
-from heterofedsyn.exports.facts import (
+from heterofedsyn.exports.description import (
     ColumnFacts,
     about,
     facts_of,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from heterofedsyn.exports.facts import about, guarantee, limits, origin, title, vouched
+from heterofedsyn.exports.description import about, guarantee, limits, origin, title, vouched
 from heterofedsyn.exports.quoting import single
 from heterofedsyn.hub.release import TABLES, Release
 from heterofedsyn.schema.formats import frictionless

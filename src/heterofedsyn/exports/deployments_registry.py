@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from heterofedsyn.errors import PrivacyRefusal
-from heterofedsyn.exports.facts import about, facts_of, limits, origin, protected, word
+from heterofedsyn.exports.description import about, facts_of, limits, origin, protected, word
 from heterofedsyn.exports.quoting import Noted, Unsaid, code, yaml_lines
 from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.release.statement import PrivacyStatement

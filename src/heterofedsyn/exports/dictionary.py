@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heterofedsyn.exports.facts import (
+from heterofedsyn.exports.description import (
     ColumnFacts,
     about,
     facts_of,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heterofedsyn.errors import plain
-from heterofedsyn.exports.facts import ColumnFacts, facts_of, title, vouched
+from heterofedsyn.exports.description import ColumnFacts, facts_of, title, vouched
 from heterofedsyn.hub.release import TABLES, Release
 
 MOST_INTEGER = 2**31 - 1

@@ -144,7 +144,7 @@ def _whose(release: Release) -> str:
 
 def _facts(release: Release) -> tuple[tuple[str, str], ...]:
     run, statement = release.run, release.privacy
-    measured = sum(pair.measured for pair in run.pairs)
+    measured = len(release.model.pairs)
     return (
         ("Epsilon", f"{statement.epsilon:g}"),
         ("Delta", f"{statement.delta:g}"),

@@ -58,7 +58,7 @@ def summary_section(release: Release) -> Section:
 
 def _points(release: Release, verdicts: Sequence[Verdict]) -> list[tuple[str, str]]:
     trusted = trusted_pairs(release)
-    measured = [pair.attributes for pair in release.run.pairs if pair.measured]
+    measured = [*release.model.pairs]
     points = purpose_of(release)
     points.append(("Good for", _good_for(verdicts, trusted)))
     points.append(("Not good for", _not_good_for(release)))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
+from itertools import pairwise
 
 import numpy as np
 
@@ -35,47 +36,55 @@ def labels_of(column: Column, groups: Integers | None = None) -> tuple[str, ...]
     """
     known = column.size - column.nullable
     own = np.arange(column.size) if groups is None else groups
-    labels = []
-    for group in range(int(own.max()) + 1):
-        codes = np.flatnonzero(own[:known] == group)
-        words = [_label(column, codes)] if codes.size else []
-        if column.nullable and own[-1] == group:
-            words.append(MISSING)
-        labels.append(" or ".join(words))
+    order = np.argsort(own[:known], kind="stable")
+    ends = np.searchsorted(own[:known][order], np.arange(int(own.max()) + 2))
+    label = _stretches(column) if isinstance(column, BinnedColumn) else _names(words_of(column))
+    labels = [label(order[first:last]) if first < last else "" for first, last in pairwise(ends)]
+    if column.nullable:
+        with_missing = int(own[-1])
+        labels[with_missing] = " or ".join(filter(None, (labels[with_missing], MISSING)))
     return tuple(labels)
 
 
-def _label(column: Column, codes: Integers) -> str:
-    if not isinstance(column, BinnedColumn):
-        words = words_of(column)
+def _names(words: Sequence[str]) -> Callable[[Integers], str]:
+    """What some categories are called."""
+
+    def label(codes: Integers) -> str:
         named = [words[int(code)] for code in codes[:MOST_NAMED]]
         more = codes.size - len(named)
         return ", ".join(named) + (f" and {more:,} more" if more else "")
-    if np.diff(codes).max(initial=1) > 1:
-        return f"{codes.size:,} stretches between {' and '.join(_ends(column, codes))}"
-    low, high = _ends(column, codes)
-    return low if low == high else f"{low} to {high}"
+
+    return label
 
 
-def _ends(column: BinnedColumn, codes: Integers) -> tuple[str, str]:
-    """The smallest and the largest value of some codes; atoms of others do not count."""
+def _stretches(column: BinnedColumn) -> Callable[[Integers], str]:
+    """From where to where some codes of a range go; atoms that are not among them do not count."""
     grid, unit = column.grid, unit_of(column)
     firsts, lasts = grid.spans
-    low, high = firsts[codes].min(), lasts[codes].max()
-    atoms = grid.layout.atom_of_code[codes]
-    others = {*grid.atoms.tolist()} - {*grid.atoms[atoms[atoms >= 0]].tolist()}
-    above = below = ""
-    if is_whole(column):
-        while low in others:  # every bin has a value that is no atom
-            low += 1
-        while high in others:
-            high -= 1
-    else:
-        above, below = "above " * (low in others), "below " * (high in others)
-    return (
-        above + value_text(column, float(low) * unit),
-        below + value_text(column, float(high) * unit),
-    )
+    atoms = frozenset(grid.atoms.tolist())
+    is_atom = grid.layout.atom_of_code >= 0
+
+    def label(codes: Integers) -> str:
+        low, high = firsts[codes].min(), lasts[codes].max()
+        here = {*firsts[codes[is_atom[codes]]].tolist()}
+        above = below = ""
+        if is_whole(column):
+            while low in atoms and low not in here:  # every bin has a value that is no atom
+                low += 1
+            while high in atoms and high not in here:
+                high -= 1
+        else:
+            above = "above " * (low in atoms and low not in here)
+            below = "below " * (high in atoms and high not in here)
+        ends = (
+            above + value_text(column, float(low) * unit),
+            below + value_text(column, float(high) * unit),
+        )
+        if np.diff(codes).max(initial=1) > 1:
+            return f"{codes.size:,} stretches between {' and '.join(ends)}"
+        return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+
+    return label
 
 
 def words_of(column: Column) -> Sequence[str]:

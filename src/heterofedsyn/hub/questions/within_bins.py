@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from heterofedsyn._arrays import Floats
+from heterofedsyn._arrays import Codes, Floats
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.schema import EncodedTable, Schema, decode
 from heterofedsyn.schema.binned import BinnedColumn
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 LEANING = 0.35
 """Standard deviation of how far a bin leans beyond its neighbours' slope; 1 is to nothing at one
 end."""
+
+
+STANDS_OUT = 3.0
+"""How many times what its neighbours hold a bin holds, that has a favourite value."""
 
 
 def decode_tilted(
@@ -36,14 +40,14 @@ def decode_tilted(
         if not isinstance(column, BinnedColumn) or column.name in ordered:
             continue
         codes = table.codes[place]
-        masses = sum(targets.estimates.values[column.name] for targets in model.targets)
-        lean = _leans(column, np.asarray(masses), rng)[codes]
+        masses = np.sum([t.estimates.values[column.name] for t in model.targets], axis=0)
+        lean = _leans(column, masses, rng)[codes]
         one = decoded.column(column.name).combine_chunks()
         other = column.decode(codes, rng)
         chosen = pa.array(rng.random(codes.size) < np.abs(lean))
         greater, less = pc.max_element_wise(one, other), pc.min_element_wise(one, other)
         leant = pc.if_else(pa.array(lean > 0), greater, less)
-        values = pc.if_else(chosen, leant, one)
+        values = _with_favourites(column, masses, codes, pc.if_else(chosen, leant, one), rng)
         position = decoded.column_names.index(column.name)
         decoded = decoded.set_column(position, decoded.schema.field(position), values)
     return decoded
@@ -52,10 +56,34 @@ def decode_tilted(
 def _leans(column: BinnedColumn, masses: Floats, rng: np.random.Generator) -> Floats:
     """How far every code leans, from -1 to 1."""
     layout = column.grid.layout
-    own = masses[layout.code_of_bin]
-    beside = np.concatenate([own[:1], own, own[-1:]])
-    rise = (beside[2:] - beside[:-2]) / np.maximum(4 * own, 1.0)
+    own, before, after = _beside(column, masses)
+    rise = (after - before) / np.maximum(4 * own, 1.0)
     leans = np.zeros(column.size)
     drawn = np.clip(rise, -1, 1) + LEANING * rng.standard_normal(own.size)
     leans[layout.code_of_bin] = np.clip(drawn, -1, 1)
     return leans
+
+
+def _beside(column: BinnedColumn, masses: Floats) -> tuple[Floats, Floats, Floats]:
+    """The records of every bin, and of those before and after it."""
+    own = masses[column.grid.layout.code_of_bin]
+    padded = np.concatenate([own[:1], own, own[-1:]])
+    return own, padded[:-2], padded[2:]
+
+
+def _with_favourites(
+    column: BinnedColumn, masses: Floats, codes: Codes, values: pa.Array, rng: np.random.Generator
+) -> pa.Array:
+    """The same values, only that a bin that stands out has what is too much at one of them."""
+    import pyarrow as pa
+
+    own, before, after = _beside(column, masses)
+    usual = np.maximum(before, after)
+    peaks = np.flatnonzero((own > STANDS_OUT * usual) & (own > 1.0))
+    places = np.arange(codes.size)
+    for peak in peaks:
+        rows = np.flatnonzero(codes == column.grid.layout.code_of_bin[peak])
+        if rows.size:
+            many = rng.random(rows.size) < 1 - usual[peak] / own[peak]
+            places[rows[many]] = rng.choice(rows)
+    return values.take(pa.array(places)) if peaks.size else values

@@ -9,6 +9,9 @@ Every 1-way, and every table on groups, stays as it is.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 
 from heterofedsyn._arrays import Codes, Floats, Integers
@@ -22,8 +25,11 @@ AS_FAR = (1.0, 0.5)
 BESIDES = 0.15
 """Standard deviation of what is true within a group and shows nowhere, in those of the group."""
 
-LEAST_ODDS = 0.1
-"""Standard deviation of the logarithm by which values of a group differ, at least."""
+LEAST_ODDS = 0.4
+"""Standard deviation of the logarithm by which values of a group differ, where nothing shows."""
+
+VALUES = 0.7
+"""How much of this is each value's own, beside what rises from one end of a column to the other."""
 
 FARTHEST = 1.5
 ROUNDS = 3
@@ -44,16 +50,36 @@ def lean(estimates: Estimates, table: EncodedTable, rng: np.random.Generator) ->
         partners = [pair for pair in estimates.pairs if name in pair]
         if not partners or own.max() + 1 == own.size:
             continue
-        beside = [
-            (groups[other], estimates.table(other, name))
-            for other in (pair[1 - pair.index(name)] for pair in partners)
-        ]
+        others = [pair[1 - pair.index(name)] for pair in partners]
+        tables = [estimates.table(other, name) for other in others]
         if name in ordered:
-            shift = _shift(groups[name], codes[place], beside, rng)
+            on_groups = [*zip([groups[other] for other in others], tables, strict=True)]
+            shift = _shift(groups[name], codes[place], on_groups, rng)
             codes[place] = _dealt(groups[name], codes[place], shift)
         else:
+            beside = [
+                _Beside(codes[names.index(other)], estimates.groups[other], table)
+                for other, table in zip(others, tables, strict=True)
+            ]
             codes[place] = _mixed(own, groups[name], codes[place], beside, rng)
     return EncodedTable(table.domain, codes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Beside:
+    """Another column: its codes, the group of each value, and its pair with the column at hand."""
+
+    codes: Codes
+    groups: Integers
+    table: Floats
+
+    def odds(self, many: int, rng: np.random.Generator) -> Floats:
+        """For so many values of the column at hand, how much each value of this one likes it."""
+        place, _ = _normal_groups(self.table.sum(axis=1) / self.table.sum())
+        rising = rng.standard_normal((many, 1)) * place[self.groups]
+        own = rng.standard_normal((many, self.groups.size))
+        drawn: Floats = _spread(self.table) * (rising + VALUES * own)
+        return drawn
 
 
 def _shift(
@@ -123,7 +149,7 @@ def _mixed(
     own: Integers,
     groups: Integers,
     codes: Codes,
-    beside: list[tuple[Integers, Floats]],
+    beside: list[_Beside],
     rng: np.random.Generator,
 ) -> Codes:
     """Values without order dealt anew within each group, some more to one kind of row."""
@@ -134,11 +160,8 @@ def _mixed(
         rows = np.flatnonzero(groups == group)
         many = np.bincount(codes[rows], minlength=own.size)[members]
         liking = rng.gumbel(size=(members.size, rows.size))
-        for others, table in beside:
-            place, _ = _normal_groups(table.sum(axis=1) / table.sum())
-            rising = rng.standard_normal((members.size, 1)) * place
-            odds = _spread(table) * (rising + rng.standard_normal((members.size, place.size)) / 2)
-            liking += odds[:, others[rows]]
+        for other in beside:
+            liking += other.odds(members.size, rng)[:, other.codes[rows]]
         free = np.ones(rows.size, np.bool_)
         for place in np.argsort(many, kind="stable"):
             left = np.flatnonzero(free)
@@ -152,4 +175,4 @@ def _spread(table: Floats) -> float:
     """How much the logarithm of a cell differs from independence, weighted by rows."""
     expected = np.maximum(np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum(), 1e-9)
     ratio = np.log(np.clip(table / expected, 1 / LARGEST_RATIO, LARGEST_RATIO))
-    return max(LEAST_ODDS, float(np.sqrt(np.average(ratio**2, weights=expected))))
+    return math.hypot(LEAST_ODDS, float(np.sqrt(np.average(ratio**2, weights=expected))))

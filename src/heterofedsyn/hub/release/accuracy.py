@@ -14,7 +14,7 @@ from heterofedsyn._words import count
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.release.lines import html_of, text_of
 from heterofedsyn.marginals.statistics import haar_levels
-from heterofedsyn.schema import Clique, Determines, Domain, KeyColumn, Schema
+from heterofedsyn.schema import Clique, Domain, KeyColumn, Schema
 from heterofedsyn.schema.labels import labels_of
 from heterofedsyn.synthesis import Targets
 from heterofedsyn.synthesis.grid import grouped
@@ -187,13 +187,13 @@ def accuracy_of(
 
 def _check_measured(schema: Schema, names: Sequence[str]) -> None:
     """Refuse columns of the table that are not measured at all, and say what they follow from."""
-    for rule in schema.rules:
-        if isinstance(rule, Determines) and rule.target in names:
-            raise UsageError(
-                f"column {rule.target!r} follows from {rule.source!r} by a rule and was not "
-                f"measured; ask for {rule.source!r}"
-            )
     for name in names:
+        source = schema.rulebook.source_of(name)
+        if source != name:
+            raise UsageError(
+                f"column {name!r} follows from {source!r} by a rule and was not measured; ask for "
+                f"{source!r}"
+            )
         if isinstance(schema.column(name), KeyColumn):
             raise UsageError(f"column {name!r} is a key, invented for every row; ask for another")
 

@@ -19,7 +19,7 @@ MOST_LETTERS = 80
 def facts_of(release: Release) -> list[tuple[str, str]]:
     """What a release is, what it promises, and what to do with it, in pairs of words."""
     schema, run = release.schema, release.run
-    measured = sum(pair.measured for pair in run.pairs)
+    measured = len(release.model.pairs)
     possible = len(schema.domain) * (len(schema.domain) - 1) // 2
     about = () if run.about is msgspec.UNSET else run.about.said
     column = schema.label or schema.domain.names[0]
@@ -41,7 +41,9 @@ def facts_of(release: Release) -> list[tuple[str, str]]:
         facts.append(("noise", "SIMULATED, for research: anyone with the seed can undo it"))
     if run.remarks:
         facts.append(("remarks", f"{len(run.remarks):,}, in release.run.remarks"))
-    facts.append(("next", f"release.sample(1_000), release.accuracy({column!r})"))
+    facts.append(
+        ("next", f"release.sample(1_000), release.accuracy({column!r}), release.ask('SELECT ...')")
+    )
     return facts
 
 

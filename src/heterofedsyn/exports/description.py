@@ -95,7 +95,7 @@ def facts_of(release: Release) -> tuple[ColumnFacts, ...]:
             rules=tuple(rule.words for rule in schema.rules if column.name in rule.columns),
             follows=follows.get(column.name),
             partners=tuple(partners[column.name]),
-            error=_error(release, follows.get(column.name, column.name)),
+            error=_error(release, schema.rulebook.source_of(column.name)),
         )
         for column in schema.columns
     )
@@ -103,7 +103,7 @@ def facts_of(release: Release) -> tuple[ColumnFacts, ...]:
 
 def split_pairs(release: Release) -> tuple[list[Clique], list[Clique]]:
     """Pairs of columns that were measured together, and those that were not."""
-    measured = {pair.attributes for pair in release.run.pairs if pair.measured}
+    measured = {*release.model.pairs}
     every = list(release.schema.domain.pairs())
     return [p for p in every if p in measured], [p for p in every if p not in measured]
 
