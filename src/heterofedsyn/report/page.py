@@ -66,11 +66,11 @@ class Page:
     private: bool
     facts: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
+    foot: str
     first: Section | None = None
     """Shown before anything else."""
     brief: bool = False
     """Whether it is to fit on two sheets of paper."""
-    foot: str = "This page is computed from the release alone and costs no privacy."
 
 
 def render(page: Page) -> str:
