@@ -18,9 +18,11 @@ import pytest
 from heterofedsyn import FederatedSynthesizer, Release, Schema
 from heterofedsyn._files import cache_of
 from heterofedsyn.cli.app import run
-from heterofedsyn.hub.questions import kept
-from heterofedsyn.hub.questions.replicates import draw, world
+from heterofedsyn.hub.methods.base import Model
+from heterofedsyn.hub.questions import kept, replicates
+from heterofedsyn.hub.questions.replicates import Replicate, draw, world
 from heterofedsyn.hub.release import sampling
+from heterofedsyn.schema import EncodedTable
 from invented import SCHEMA, patients
 
 pytestmark = pytest.mark.thorough
@@ -31,8 +33,9 @@ SQL = "SELECT ward, avg(age), count(*) FROM release GROUP BY ward"
 
 def released(method: str = "wavetree") -> Release:
     sites = {"one": patients(400), "two": patients(200, seed=1)}
-    terms = {"epsilon": 2.0, "delta": 1e-6, "noise_seed": 1, "method": method}
-    return FederatedSynthesizer(Schema.from_toml(SCHEMA), **terms).fit(sites).release
+    schema = Schema.from_toml(SCHEMA)
+    made = FederatedSynthesizer(schema, epsilon=2.0, delta=1e-6, noise_seed=1, method=method)
+    return made.fit(sites).release
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +62,11 @@ def place(cache: Path) -> Path:
     return place
 
 
-def asked(release: Release, cache: Path | None, replicates: int = FEW) -> list[str]:
+def asked(release: Release, cache: Path | None) -> list[str]:
     """What is told while a question is answered, which has the answer that it has without files."""
     told: list[str] = []
-    answer = release.answer(SQL, replicates=replicates, cache=cache, watch=told.append)
-    assert answer == release.answer(SQL, replicates=replicates)
+    answer = release.answer(SQL, replicates=FEW, cache=cache, watch=told.append)
+    assert answer == release.answer(SQL, replicates=FEW)
     return told
 
 
@@ -79,6 +82,11 @@ def rewrite(place: Path, change: Callable[[pa.Table], pa.Table]) -> None:
     table = change(pa.ipc.open_file(pa.BufferReader(path.read_bytes())).read_all())
     with pa.ipc.new_file(path, table.schema) as writer:
         writer.write_table(table)
+    relist(place)
+
+
+def no_arrow(place: Path) -> None:
+    (place / "1.arrow").write_text("rows")
     relist(place)
 
 
@@ -125,7 +133,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "weights": lambda place: relist(place, weight=3),
     "numbers for digests": lambda place: relist(place, digests=[1, 2.5, 2**39]),
     "one digest too many": lambda place: relist(place, digests=["0" * 64] * 4),
-    "no Arrow": lambda place: ((place / "1.arrow").write_text("rows"), relist(place)),
+    "no Arrow": no_arrow,
     "other columns": lambda place: rewrite(
         place, lambda table: table.rename_columns(["a", "b", "c"])
     ),
@@ -276,12 +284,11 @@ def test_of_two_programs_that_draw_the_same_one_keeps_it(
     release: Release, cache: Path, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = shutil.move(place, tmp_path / "other")
-    one = kept.draw
 
-    def slowly(*arguments: Any, **more: Any) -> Any:
+    def slowly(*arguments: Any, **more: Any) -> Replicate:
         if not place.exists():
             shutil.copytree(other, place)
-        return one(*arguments, **more)
+        return draw(*arguments, **more)
 
     monkeypatch.setattr(kept, "draw", slowly)
     assert len(asked(release, cache)) == 1
@@ -291,20 +298,22 @@ def test_of_two_programs_that_draw_the_same_one_keeps_it(
 # WHAT IS DRAWN
 
 
-def test_populations_of_a_world_have_the_shares_of_that_world() -> None:
+def test_populations_of_a_world_have_the_shares_of_that_world(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     merged = released("local-merge")
     model = merged.model
     sizes = [t.estimates.total for t in world(model, 0, 0).targets]
     ours = [t.total for t in model.targets]
     assert not np.allclose(np.divide(sizes, sum(sizes)), np.divide(ours, sum(ours)), atol=1e-3)
     drawn: list[list[int]] = []
-    rows_of = sampling.rows_of
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "heterofedsyn.hub.questions.replicates.rows_of",
-            lambda model, counts, *rest: drawn.append(counts) or rows_of(model, counts, *rest),
-        )
-        replicate = draw(merged.schema, model, 0, 0)
+
+    def counted(model: Model, counts: list[int], *rest: Any) -> EncodedTable:
+        drawn.append(counts)
+        return sampling.rows_of(model, counts, *rest)
+
+    monkeypatch.setattr(replicates, "rows_of", counted)
+    replicate = draw(merged.schema, model, 0, 0)
     assert np.abs(np.array(drawn[0]) - sizes).max() <= 1
     assert replicate.table.num_rows == sum(drawn[0])
 

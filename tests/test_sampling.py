@@ -103,7 +103,7 @@ def test_populations_follow_each_other_in_the_shares_of_their_totals(
 ) -> None:
     parts = list(merged.batches(5_000, seed=1))
     totals = np.array([targets.total for targets in merged.model.targets])
-    shares = np.array(list(sampling.shares(totals, 5_000)))
+    shares = np.array(list(sampling.shares(totals.tolist(), 5_000)))
     assert [part.num_rows for part in parts] == shares.sum(axis=1).tolist()
     assert shares[0, 1] == shares[-1, 1] == 0
     assert np.abs(shares.sum(axis=0) - totals / totals.sum() * 5_000).max() <= 1
