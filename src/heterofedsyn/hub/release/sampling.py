@@ -192,10 +192,10 @@ def shares(totals: Sequence[float], rows: int) -> Iterator[list[int]]:
 
 
 Change = Callable[[Targets, EncodedTable, np.random.Generator], EncodedTable]
+"""Rows of a population with something done to them."""
 
 
-def as_they_are(_: Targets, table: EncodedTable, __: np.random.Generator) -> EncodedTable:
-    """The same rows."""
+def _as_they_are(_: Targets, table: EncodedTable, __: np.random.Generator) -> EncodedTable:
     return table
 
 
@@ -207,7 +207,7 @@ def _chunk(
 
 
 def rows_of(
-    model: Model, counts: Sequence[int], rng: np.random.Generator, change: Change = as_they_are
+    model: Model, counts: Sequence[int], rng: np.random.Generator, change: Change = _as_they_are
 ) -> EncodedTable:
     """So many rows of each population, as its rules allow.
 
