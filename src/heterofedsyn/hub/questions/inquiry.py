@@ -31,6 +31,12 @@ Tables = Callable[[Sequence[str]], Iterator[Replicate]]
 """Gives the synthetic table and then its replicates, with at least these columns."""
 
 
+def check(sql: str, schema: Schema, empty: pa.Table) -> None:
+    """Refuse what is no question, before anything is drawn for it."""
+    with _asked(empty) as connection:
+        Question.of(sql, schema, connection)
+
+
 def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table) -> Answer:
     """The answer to a question.
 
@@ -64,7 +70,7 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
         tuple(output.name for output in question.outputs if output.is_key),
         tuple(cells),
         pairs,
-        _notes(question, pairs),
+        (*_notes(question, pairs, model), *_without_interval(cells)),
         len(others),
     )
 
@@ -79,10 +85,12 @@ def _asked(empty: pa.Table) -> Iterator[Any]:
 
 def _give(connection: Any, replicate: Replicate) -> None:
     """Have the database show these rows, each as often as it counts."""
-    connection.execute(f"DROP VIEW IF EXISTS {TABLE}")
+    if replicate.weight == 1:
+        connection.register(TABLE, replicate.table)
+        return
     connection.register("drawn", replicate.table)
-    times = f" CROSS JOIN range({replicate.weight})" if replicate.weight > 1 else ""
-    connection.execute(f"CREATE VIEW {TABLE} AS SELECT drawn.* FROM drawn{times}")
+    times = f"CROSS JOIN range({replicate.weight})"
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW {TABLE} AS SELECT drawn.* FROM drawn {times}")
 
 
 def _figures(question: Question) -> list[Output]:
@@ -160,7 +168,7 @@ def _basis(output: Output, schema: Schema, model: Model) -> Basis:
     return "measured"
 
 
-def _notes(question: Question, pairs: Mapping[Clique, bool]) -> tuple[str, ...]:
+def _notes(question: Question, pairs: Mapping[Clique, bool], model: Model) -> tuple[str, ...]:
     notes = [
         f"{a} and {b} were not measured together: read this as a guess"
         for (a, b), measured in pairs.items()
@@ -174,6 +182,28 @@ def _notes(question: Question, pairs: Mapping[Clique, bool]) -> tuple[str, ...]:
         notes.append(
             "where the basis is 'follows', an interval covers noise but not missing dependence"
         )
+    notes += _merged(pairs, model)
     if any(output.functions & EXTREMES for output in _figures(question)):
         notes.append("least, greatest and most frequent values hang on single rows: do not use")
     return tuple(notes)
+
+
+def _without_interval(cells: Sequence[Cell]) -> list[str]:
+    if not any(cell.low is None and cell.estimate is not None for cell in cells):
+        return []
+    return ["a number without an interval is of too few rows to tell: do not use it"]
+
+
+def _merged(pairs: Mapping[Clique, bool], model: Model) -> list[str]:
+    """What to say of columns that were measured with others in groups of their values."""
+    notes: dict[str, str] = {}
+    for pair, measured in pairs.items():
+        for name in pair if measured else ():
+            groups = max(int(t.estimates.groups[name].max()) + 1 for t in model.targets)
+            values = model.targets[0].domain.size(name)
+            if groups < values:
+                notes[name] = (
+                    f"{name} was measured with other columns in {groups} groups of its {values} "
+                    "values: what differs within a group is a guess that the interval allows for"
+                )
+    return [*notes.values()]

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -71,10 +71,18 @@ class Drawn:
         if place is None:
             yield from self._remembered()
             return
-        if not self.kept:
-            _keep(place, self._drawn())
-            _make_room(place)
+        self.keep()
         yield from _read(place, columns)
+
+    def keep(self, watch: Callable[[int], None] = lambda _: None) -> None:
+        """Draw them now, if they are to be kept on disk and are not there.
+
+        Args:
+            watch: is told how many replicates are drawn.
+        """
+        if self._place is not None and not self.kept:
+            _keep(self._place, _watched(self._drawn(), watch))
+            _make_room(self._place)
 
     @cached_property
     def _place(self) -> Path | None:
@@ -118,6 +126,12 @@ def usual_cache() -> Path:
     if above and Path(above).is_absolute():
         return Path(above) / "heterofedsyn" / "replicates"
     return Path.home() / ".cache" / "heterofedsyn" / "replicates"
+
+
+def _watched(replicates: Iterator[Replicate], watch: Callable[[int], None]) -> Iterator[Replicate]:
+    for number, replicate in enumerate(replicates):
+        watch(number)
+        yield replicate
 
 
 def _keep(place: Path, replicates: Iterator[Replicate]) -> None:
