@@ -28,7 +28,7 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 QUICK = {"CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"}
-SLOW = {"audit.md", "evaluation.md", "report.md", "spark.md"}
+SLOW = {"answers.md", "audit.md", "evaluation.md", "report.md", "spark.md"}
 PREPARED = {"schema.md": lambda folder: write_raw(folder / "raw.csv")}
 """What lies in the folder of a page before it is run."""
 

@@ -25,7 +25,7 @@ from heterofedsyn.synthesis.haar import slope
 from heterofedsyn.synthesis.hierarchy import rebuild_tiers
 from heterofedsyn.synthesis.zeros import Mask, fitted, possible_cells
 
-SURE = 2.0
+SURE = 3.0
 """Standard errors that are added to the size of what shows beyond the noise: it is told badly."""
 
 ROUGHNESS = (0.1, 1.0)
