@@ -18,13 +18,18 @@ from heterofedsyn.hub.questions.answer import Answer, Basis, Cell
 from heterofedsyn.hub.questions.combining import t_quantile
 from heterofedsyn.hub.questions.question import EXTREMES, TABLE, Output, Question
 from heterofedsyn.hub.questions.replicates import Replicate
+from heterofedsyn.hub.questions.within_bins import standing_out
 from heterofedsyn.schema import Clique, Schema
+from heterofedsyn.schema.binned import BinnedColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_CELLS = 10_000
 """Rows of an answer; more are no answer to anybody."""
+
+FAVOURED = 0.1
+"""Share of records in bins that stand out, from which it is said."""
 
 Rows = dict[tuple[Any, ...], tuple[Any, ...]]
 Tables = Callable[[Sequence[str]], Iterator[Replicate]]
@@ -182,10 +187,27 @@ def _notes(question: Question, pairs: Mapping[Clique, bool], model: Model) -> tu
         notes.append(
             "where the basis is 'follows', an interval covers noise but not missing dependence"
         )
-    notes += _merged(pairs, model)
+    notes += [*_merged(pairs, model), *_favourites(question, model)]
     if any(output.functions & EXTREMES for output in _figures(question)):
         notes.append("least, greatest and most frequent values hang on single rows: do not use")
     return tuple(notes)
+
+
+def _favourites(question: Question, model: Model) -> Iterator[str]:
+    """What to say of columns with bins that hold far more than those beside them."""
+    schema = model.targets[0].schema
+    for name in _canonical(question.touched, schema):
+        column = schema.column(name)
+        if not isinstance(column, BinnedColumn):
+            continue
+        masses = np.sum([t.estimates.values[name] for t in model.targets], axis=0)
+        peaks = standing_out(column, masses)
+        share = float(masses[column.grid.layout.code_of_bin[peaks]].sum() / masses.sum())
+        if share > FAVOURED:
+            yield (
+                f"{name} has bins that hold far more than those beside them: where in them values "
+                "lie is not known, and intervals of ranges that end there are too narrow"
+            )
 
 
 def _without_interval(cells: Sequence[Cell]) -> list[str]:
