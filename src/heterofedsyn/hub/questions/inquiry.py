@@ -50,6 +50,7 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
     """
     results: list[Rows] = []
     bounds: list[tuple[float, float]] = []
+    favoured: list[str] = []
     with _asked(empty) as connection:
         question = Question.of(sql, schema, connection)
         for number, replicate in enumerate(tables(question.touched)):
@@ -57,6 +58,7 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
             text = question.of_replicates if number else question.sql
             results.append(_rows(connection, text, question))
             if not number:
+                favoured = [*_favourites(question, schema, replicate.table)]
                 bounds = [question.bounds(o, schema, connection) for o in _figures(question)]
     ours, others = results[0], results[1:]
     cells = []
@@ -75,7 +77,7 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
         tuple(output.name for output in question.outputs if output.is_key),
         tuple(cells),
         pairs,
-        (*_notes(question, pairs, model), *_without_interval(cells)),
+        (*_notes(question, pairs, model), *favoured, *_without_interval(cells)),
         len(others),
     )
 
@@ -187,23 +189,22 @@ def _notes(question: Question, pairs: Mapping[Clique, bool], model: Model) -> tu
         notes.append(
             "where the basis is 'follows', an interval covers noise but not missing dependence"
         )
-    notes += [*_merged(pairs, model), *_favourites(question, model)]
+    notes += _merged(pairs, model)
     if any(output.functions & EXTREMES for output in _figures(question)):
         notes.append("least, greatest and most frequent values hang on single rows: do not use")
     return tuple(notes)
 
 
-def _favourites(question: Question, model: Model) -> Iterator[str]:
+def _favourites(question: Question, schema: Schema, drawn: pa.Table) -> Iterator[str]:
     """What to say of columns with bins that hold far more than those beside them."""
-    schema = model.targets[0].schema
-    for name in _canonical(question.touched, schema):
+    for name in question.touched:
         column = schema.column(name)
         if not isinstance(column, BinnedColumn):
             continue
-        masses = np.sum([t.estimates.values[name] for t in model.targets], axis=0)
-        peaks = standing_out(column, masses)
-        share = float(masses[column.grid.layout.code_of_bin[peaks]].sum() / masses.sum())
-        if share > FAVOURED:
+        codes, _ = column.encode(drawn.column(name).combine_chunks())
+        masses = np.bincount(codes, minlength=column.size).astype(np.float64)
+        peaks = column.grid.layout.code_of_bin[standing_out(column, masses)]
+        if masses[peaks].sum() > FAVOURED * codes.size:
             yield (
                 f"{name} has bins that hold far more than those beside them: where in them values "
                 "lie is not known, and intervals of ranges that end there are too narrow"
@@ -218,14 +219,16 @@ def _without_interval(cells: Sequence[Cell]) -> list[str]:
 
 def _merged(pairs: Mapping[Clique, bool], model: Model) -> list[str]:
     """What to say of columns that were measured with others in groups of their values."""
-    notes: dict[str, str] = {}
-    for pair, measured in pairs.items():
-        for name in pair if measured else ():
-            groups = max(int(t.estimates.groups[name].max()) + 1 for t in model.targets)
-            values = model.targets[0].domain.size(name)
-            if groups < values:
-                notes[name] = (
-                    f"{name} was measured with other columns in {groups} groups of its {values} "
-                    "values: what differs within a group is a guess that the interval allows for"
-                )
-    return [*notes.values()]
+    groups: dict[str, int] = {}
+    for grid in (grid for targets in model.targets for grid in targets.grids):
+        for name, own in zip(grid.attributes, grid.groups, strict=True):
+            groups[name] = max(groups.get(name, 0), max(own) + 1)
+    domain = model.targets[0].domain
+    asked = dict.fromkeys(name for pair, measured in pairs.items() if measured for name in pair)
+    return [
+        f"{name} was measured with other columns in {groups[name]} groups of its "
+        f"{domain.size(name)} values: what differs within a group is a guess that the interval "
+        "allows for"
+        for name in asked
+        if groups.get(name, domain.size(name)) < domain.size(name)
+    ]
