@@ -11,7 +11,7 @@ CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup check test check-slow fuzz format lock advisories clean
+.PHONY: help demo setup check test check-slow fuzz format lock docs readers advisories clean
 .SILENT:
 .DELETE_ON_ERROR:
 
@@ -42,7 +42,7 @@ check-slow: $(DEV) ## the tests that take minutes
 	$(call on_two_cores,-m slow $(FRESH),$(SLOW_BESIDE))
 
 # The tests of some files run beside all others, on a core of their own; what they say comes last.
-BESIDE := $(sort $(wildcard tests/test_docs.py tests/test_r*.py tests/test_s*.py))
+BESIDE := $(sort $(wildcard tests/test_docs.py tests/test_p*.py tests/test_r*.py tests/test_s*.py))
 define on_two_cores
 mkdir -p build
 $(BIN)/pytest $(1) $(2) > build/beside.log 2>&1 & beside=$$!; \
@@ -72,12 +72,21 @@ lock: $(VENV)-lock/.uv-$(UV_VERSION) ## resolve the dependencies anew into locks
 		$(COMPILE) --extra duckdb --extra report --group build --group build-pyspark --output-file locks/core.txt
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
 		$(COMPILE) --extra eval --extra formats --extra nvflare --extra report --extra site --extra spark --group dev --constraint locks/core.txt --output-file locks/dev.txt
+	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
+		$(subst --only-binary :all: --no-binary pyspark,,$(COMPILE:pyproject.toml=)) \
+		--group pyproject.toml:readers --output-file locks/readers.txt
+
+docs: $(DEV) ## the documents as a site that can be searched, in build/docs; broken links fail
+	$(BIN)/python tools/site/build.py . build/docs
+
+READERS := $(VENV)-readers/.readers-installed
+readers: $(READERS) # programs of others that read exports, for a slow test: they do not fit into .venv
 
 advisories: $(VENV)-audit/.pip-audit-$(AUDIT_VERSION) ## the locked dependencies against known advisories
 	$(VENV)-audit/bin/python tools/advisories.py locks/core.txt locks/dev.txt
 
 clean: ## remove everything made here, .venv too
-	rm -rf $(VENV) $(VENV)-audit $(VENV)-lock build dist heterofedsyn-demo .hypothesis .import_linter_cache \
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-lock $(VENV)-readers build dist heterofedsyn-demo .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
@@ -102,6 +111,13 @@ $(DEV): $(CORE) locks/dev.txt
 $(VENV)-lock/.uv-$(UV_VERSION):
 	$(PYTHON) -m venv --clear $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip --disable-pip-version-check -qq install uv==$(UV_VERSION)
+	touch $@
+
+$(READERS): locks/readers.txt
+	$(PYTHON) -m venv --clear $(VENV)-readers
+	sed -n '/^setuptools==/,/# via/p' locks/readers.txt > $(VENV)-readers/setuptools.txt
+	$(VENV)-readers/bin/python -m pip --disable-pip-version-check -qq install --require-hashes -r $(VENV)-readers/setuptools.txt
+	$(VENV)-readers/bin/python -m pip --disable-pip-version-check -qq install --require-hashes --no-build-isolation -r locks/readers.txt  # jsonpath-rw comes as source only
 	touch $@
 
 $(VENV)-audit/.pip-audit-$(AUDIT_VERSION):

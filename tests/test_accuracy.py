@@ -8,14 +8,16 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heterofedsyn import Release, load
 from heterofedsyn._arrays import Floats, Integers
-from heterofedsyn.errors import UsageError
+from heterofedsyn.errors import SchemaError, UsageError
 from heterofedsyn.hub import make_method
+from heterofedsyn.hub.release.accuracy import Accuracy, accuracy_of
 from heterofedsyn.marginals import Flat, Grouped, Haar, TableCounts, Total
 from heterofedsyn.marginals.counts import whole
 from heterofedsyn.marginals.statistics import haar_levels
@@ -28,6 +30,7 @@ from heterofedsyn.schema import (
     IntegerColumn,
     Schema,
 )
+from heterofedsyn.schema.labels import labels_of
 from heterofedsyn.simulate.run import run_study
 from heterofedsyn.synthesis import Measurement, Targets
 from support import make_plan
@@ -274,8 +277,12 @@ def test_a_release_of_format_1_tells_its_accuracy() -> None:
 
 
 def test_what_was_not_measured_is_named_with_a_remedy() -> None:
-    with pytest.raises(UsageError, match=r"\('age', 'ward'\) was not measured.*run\.pairs.*singly"):
+    with pytest.raises(
+        UsageError, match=r"\('age', 'ward'\) was not measured.*singly.*--measure age,ward"
+    ):
         release("independent").accuracy(("ward", "age"))
+    with pytest.raises(UsageError, match=r"measured with one of them: .*age and "):
+        release().accuracy(("age", "town"))
     with pytest.raises(UsageError, match="there is no attribute 'agee'; did you mean 'age'"):
         release().accuracy("agee")
     with pytest.raises(UsageError, match="at most two columns"):
@@ -322,3 +329,99 @@ def test_the_total_is_told_by_whatever_tells_it() -> None:
     weights = [1 / (m.noisy.variance * m.noisy.values.size) for m in told]
     assert len(told) == 4
     assert release().accuracy(()).standard_error[0] ** -2 == pytest.approx(sum(weights))
+
+
+# THE TABLE
+
+
+def test_every_measured_marginal_is_a_table_of_its_cells() -> None:
+    for method in ("wavetree", "fedprivsyn", "local-merge"):
+        made = release(method)
+        measured = set.intersection(*(set(targets.pairs) for targets in made.model.targets))
+        for clique in [(), ("age",), ("ward",), *measured]:
+            found = made.accuracy(clique)
+            table = found.to_arrow()
+            assert table.column_names == [*clique, "estimate", "standard_error", "low", "high"]
+            assert table.num_rows == found.standard_error.size == found.estimate.size
+            assert found.estimate.shape == found.standard_error.shape
+            assert found.estimate.sum() == pytest.approx(made.model.total, abs=0.5)
+            cells = [tuple(row[name] for name in clique) for row in table.to_pylist()]
+            assert len({*cells}) == len(cells)
+            assert np.all(found.low >= 0)
+            assert np.all((found.low <= found.estimate) & (found.estimate <= found.high))
+            assert found.to_pandas().shape == (table.num_rows, len(clique) + 4)
+
+
+def test_intervals_hold_the_truth_about_19_times_in_20() -> None:
+    """A fitted estimate is no worse than an unbiased one, so no fewer."""
+    held = []
+    for made in (release(), release("fedprivsyn")):
+        for name in ("age", "ward"):
+            found, truth = made.accuracy(name), exact((name,))
+            held += ((found.low <= truth) & (truth <= found.high)).tolist()
+    assert np.mean(held) >= 0.95 - 4 * math.sqrt(0.05 * 0.95 / len(held))
+
+
+def test_estimates_of_groups_are_sums_of_those_of_values() -> None:
+    groups = [code // 4 for code in range(AGES)]
+    found = release().accuracy("age", groups)
+    assert found.labels == (("0 to 3", "4 to 7", "8 to 11", "12"),)
+    assert found.estimate == pytest.approx(
+        summed(release().accuracy("age").estimate, np.array(groups))
+    )
+
+
+def test_a_table_is_printed_with_its_words_and_obeys_none_of_them() -> None:
+    shown = str(release().accuracy("ward")).splitlines()
+    assert shown[0].split() == ["ward", "estimate", "standard", "error", "low", "high"]
+    assert [line.split()[0] for line in shown[1:6]] == ["a", "b", "c", "d", "e"]
+    odd = ("<b>\x1b[2K", "a & b", *(f"v{n}" for n in range(60)))
+    schema = Schema((CategoricalColumn("<i>", values=odd),))
+    found = Accuracy(("<i>",), (labels_of(schema.columns[0]),), *[np.ones(62)] * 3)
+    assert "\x1b" not in str(found) + found._repr_html_()
+    assert "&lt;b&gt;" in found._repr_html_()
+    assert "<b>" not in found._repr_html_()
+    assert "&lt;i&gt;" in found._repr_html_()
+    assert "22 more cells" in str(found)
+    assert len(str(found).splitlines()) == 43
+
+
+@given(st.data())
+def test_labels_name_every_value_of_a_range_once(data: st.DataObject) -> None:
+    low = data.draw(st.integers(-50, 50))
+    high = low + data.draw(st.integers(1, 40))
+    bins = data.draw(st.integers(1, high - low + 1))
+    atoms = data.draw(st.sets(st.integers(low, high), max_size=3))
+    try:
+        column = IntegerColumn("n", low, high, bins=bins, atoms=(*sorted(atoms),), nullable=True)
+    except SchemaError:
+        return
+    labels = labels_of(column)
+    assert labels[-1] == "missing"
+    ends = [tuple(map(int, label.split(" to "))) for label in labels[:-1]]
+    for value in range(low, high + 1):
+        code = int(column.encode(pa.array([value]))[0][0])
+        assert ends[code][0] <= value <= ends[code][-1]
+    widest = sum(own[-1] - own[0] + 1 for own in ends)
+    assert widest >= high - low + 1
+    assert not any(own[-1] in atoms and own[-1] != own[0] for own in ends)
+
+
+def test_what_is_not_measured_by_nature_says_what_to_ask_for() -> None:
+    schema = Schema.of(
+        {
+            "columns": [
+                {"name": "id", "type": "key"},
+                {"name": "ward", "type": "categorical", "values": ["a", "b"]},
+                {"name": "floor", "type": "categorical", "values": ["1", "2"]},
+            ],
+            "rules": [
+                {"determines": {"from": "ward", "to": "floor", "table": {"a": "1", "b": "2"}}}
+            ],
+        }
+    )
+    targets = Targets(schema, (), release().model.targets[0].rebuild)
+    with pytest.raises(UsageError, match=r"'floor' follows from 'ward'.*ask for 'ward'"):
+        accuracy_of([targets], "floor", None, 1.0)
+    with pytest.raises(UsageError, match="'id' is a key"):
+        accuracy_of([targets], "id", None, 1.0)

@@ -283,6 +283,7 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
+@pytest.mark.thorough
 def test_a_study_waits_for_one_query_of_each_other_study_and_no_more(tmp_path: Path) -> None:
     gate = Gate()
     site = Site(tmp_path, gate)

@@ -120,6 +120,7 @@ def test_no_answer_costs_less_seen_alone_than_hidden(place: Place) -> None:
         assert books.account.spent_alone == books.account.spent == COST
 
 
+@pytest.mark.thorough
 @tuned(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.floats(0.001, 0.3), st.floats(1, 8), st.booleans()), max_size=12))
 def test_neither_sum_ever_exceeds_its_cap(

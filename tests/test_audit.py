@@ -25,14 +25,16 @@ from heterofedsyn.audit import (
     Finding,
     audit,
     caps,
+    coupling,
 )
 from heterofedsyn.audit import run as run_module
-from heterofedsyn.audit.coupling import persons, simulations, spark_workers
+from heterofedsyn.audit.coupling import persons, simulations, spark_workers, studies
 from heterofedsyn.audit.coupling.persons import Row
 from heterofedsyn.audit.findings import ALARM, Broken, Check, require
 from heterofedsyn.audit.fixtures import UNIT, ask_all, plain_schema, plan_of
-from heterofedsyn.audit.game import epsilon_of_mu
+from heterofedsyn.audit.game import compared, epsilon_of_mu
 from heterofedsyn.audit.patches import jumping_clock, patched
+from heterofedsyn.audit.study_case import StudyCase
 from heterofedsyn.errors import UsageError
 from heterofedsyn.marginals import Flat, Haar
 from heterofedsyn.privacy import goodness
@@ -46,6 +48,7 @@ from heterofedsyn.privacy.goodness import (
 )
 from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.privacy.terms import Terms
+from heterofedsyn.protocol import Study
 from heterofedsyn.schema import _units
 from heterofedsyn.simulate import synthesizer
 from heterofedsyn.site import _spark_tasks
@@ -361,6 +364,88 @@ def test_a_failure_ends_with_code_1_and_names_the_promise(
     assert "Privacy audit: FAILED" in page
     assert "a promise was broken" in page
     assert "computed from the release" not in page
+
+
+def test_a_page_begins_with_a_plain_verdict_and_ends_with_a_legend(
+    desk: Desk, layers: pytest.MonkeyPatch
+) -> None:
+    assert desk.run("audit", "--html", "audit.html") == 0
+    page = (desk.folder / "audit.html").read_text("utf-8")
+    places = [page.index(words) for words in ("All 10 checks held", 'id="coupling"', 'id="legend"')]
+    assert places == sorted(places)
+    assert ">held</th>" in page
+
+
+@pytest.mark.parametrize(
+    ("low", "measured", "chance", "words"),
+    [
+        (7.0, 7.9, 0.6, "not above the promise"),
+        (7.0, 8.54, 0.2, "within the error of the experiment"),
+        (8.1, 9.0, 0.01, "luck explains in one game of 100"),
+        (20.0, 21.0, 1e-12, "ABOVE the promise"),
+    ],
+)
+def test_a_measured_epsilon_is_compared_in_words(
+    low: float, measured: float, chance: float, words: str
+) -> None:
+    assert words in compared(low, measured, 8.0, chance)
+
+
+STUDY = ("--schema", "s.toml", "--site", "elm", "--site", "oak", "--epsilon", "0.5")
+
+
+@pytest.fixture
+def own_study(desk: Desk) -> StudyCase:
+    terms = ("--delta", "1e-7", "--unit", "person", "--max-rows-per-unit", "2")
+    assert desk.run("study", "new", *STUDY, *terms, "--out", "study.toml") == 0
+    return StudyCase.of(Study.load(desk.folder / "study.toml"))
+
+
+def test_the_case_of_a_study_has_its_guarantee_schema_and_method(own_study: StudyCase) -> None:
+    plan = own_study.plan(3)
+    assert plan == own_study.study.plan
+    assert (own_study.epsilon, own_study.delta) == (plan.epsilon, plan.delta) == (0.5, 1e-7)
+    assert own_study.conducted.name == plan.method
+    rows = own_study.people(400, 3)
+    assert {*own_study.public.domain.names} <= {*rows.column_names}
+    assert own_study.encoded(rows).rows == 400
+    for corner in own_study.corners:
+        assert own_study.encoded(own_study.person([corner], rows)).rows == 1
+    for name, canary in own_study.canaries.items():
+        fits = name != "a row that does not fit"
+        assert own_study.encoded(own_study.person([canary], rows)).rows == fits, name
+
+
+def test_a_study_of_ones_own_takes_the_place_of_the_built_in_ones(
+    own_study: StudyCase, desk: Desk
+) -> None:
+    titles = [title for title, _ in coupling.checks(QUICK, 0, own_study)]
+    assert {"your study: wavetree, local", "agent: your study: wavetree, local"} <= {*titles}
+    assert not any(title.endswith("fedprivsyn, local") for title in titles)
+    for title, work in studies.checks(QUICK, 0, own_study):
+        if "your study" in title:
+            assert "of the charge at most" in str(work())
+
+
+def test_a_charge_that_is_too_small_for_a_study_of_ones_own_is_noticed(
+    own_study: StudyCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = dict(studies.checks(QUICK, 0, own_study))["your study: wavetree, local"]
+    monkeypatch.setattr(Flat, "sensitivity", lambda self, domain: 0.5)
+    with pytest.raises(Broken):
+        work()
+
+
+def test_the_command_audits_a_study(desk: Desk, layers: pytest.MonkeyPatch) -> None:
+    assert desk.run("study", "new", *STUDY, "--delta", "1e-7", "--out", "study.toml") == 0
+    fingerprint = Study.load(desk.folder / "study.toml").fingerprint
+    assert desk.run("audit", "--study", "study.toml", "--layer", "ledger", "--json") == 0
+    assert json.loads(desk.out)["study"] == fingerprint
+    command = ("audit", "--study", "study.toml", "--layer", "ledger", "--html", "audit.html")
+    assert desk.run(*command) == 0
+    assert fingerprint in (desk.folder / "audit.html").read_text("utf-8")
+    desk.run("audit", "--study", "s.toml")
+    desk.refused(2, "no study")
 
 
 def test_json_has_every_finding(desk: Desk, layers: pytest.MonkeyPatch) -> None:

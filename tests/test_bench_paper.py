@@ -239,7 +239,7 @@ def test_a_folder_of_another_seed_or_extent_is_refused(tmp_path: Path, other: Id
     store(tmp_path / "out", block(CELLS[0], tvd__two_way=0.1), identity=other)
     with pytest.raises(UsageError, match="holds a run"):
         store(tmp_path / "out")
-    assert read_identity(tmp_path / "out") == other
+    assert read_identity(tmp_path / "out", Identity) == other
 
 
 def test_a_folder_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
@@ -250,6 +250,7 @@ def test_a_folder_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.tex"]
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_the_page_holds_means_and_ratios_and_refusals_and_the_same_bytes_each_time(
     tmp_path: Path,

@@ -147,6 +147,7 @@ def test_a_multiple_of_a_budget_is_rounded_up(rho: float, times: int) -> None:
     assert math.nextafter(found, 0) < Fraction(rho) * times
 
 
+@pytest.mark.thorough
 @given(epsilons, deltas, st.sampled_from(["tight", "paper"]))
 def test_a_budget_keeps_its_promise_and_wastes_nothing(
     epsilon: float, delta: float, conversion: str

@@ -311,6 +311,7 @@ def test_an_empty_site_takes_part(desk: Desk) -> None:
     assert load("release").run.sites == ("site-1", "far")
 
 
+@pytest.mark.thorough
 def test_a_site_may_have_a_file_with_an_equals_sign(desk: Desk) -> None:
     (desk.folder / "d.csv").rename(desk.folder / "year=2020.csv")
     assert desk.simulate(*PLAIN, "--site", "year=2020.csv") == 0
@@ -789,6 +790,7 @@ COMMANDS = [
     ("plan",),
     ("sample",),
     ("evaluate",),
+    ("compare",),
     ("report",),
     ("schema",),
     *(("schema", name) for name in ("draft", "new", "import", "export")),

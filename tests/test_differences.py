@@ -143,6 +143,7 @@ def shares(table: EncodedTable, name: str) -> Floats:
     return np.bincount(codes, minlength=8) / table.rows
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.parametrize("old", [0.45, 0.6])
 def test_the_square_is_unbiased_over_noise_and_rows(old: float) -> None:

@@ -156,6 +156,7 @@ def test_a_unit_column_of_the_schema_is_counted_once() -> None:
     assert encoded.table.codes[0].tolist() == [5]
 
 
+@pytest.mark.thorough
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.integers(-1, 120)), max_size=30),
     st.integers(0, 4),

@@ -386,6 +386,7 @@ def test_pairs_that_no_answer_has_room_for_are_not_asked(
 # MODES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", [CLINIC, Schema(CLINIC.columns)], ids=["label", "no label"])
 @pytest.mark.parametrize("trust", ["local", "secure-aggregation"])
 def test_thresholds_are_where_the_mode_changes(schema: Schema, trust: str) -> None:
@@ -422,6 +423,7 @@ def test_chances_of_modes_are_those_of_noisy_totals() -> None:
 # ERRORS
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.parametrize("schema", [CLINIC, categories(3, 9, 30)], ids=["mixed", "categories"])
 def test_twice_the_budget_or_twice_the_rows_never_expect_more_error(schema: Schema) -> None:
@@ -536,7 +538,7 @@ WIDE = Schema(
                 CategoricalColumn("c", tuple(map(str, range(10_000)))),
             )
         ),
-        WIDE,
+        pytest.param(WIDE, marks=pytest.mark.slow),
     ],
     ids=["one", "constant", "constants", "label", "two", "null", "10,000 values", "200 columns"],
 )
@@ -566,6 +568,7 @@ def test_a_column_that_is_too_wide_is_told_how_wide_it_may_be() -> None:
     assert look(fewer, rows=2_000, method=WaveTree(atoms=False)).columns[0].enough is None
 
 
+@pytest.mark.slow
 def test_advice_is_true() -> None:
     found = look(rows=1_000, delta=1e-3, sites=6)
     assert any("delta (0.001) should be far below 1 / rows" in line for line in found.advice)

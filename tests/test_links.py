@@ -38,6 +38,7 @@ FOLDERS = {
 FILES = {
     "sample": ("sample", "real", "--rows", "5", "--overwrite", "--out"),
     "report": ("report", "real", "--overwrite", "--out"),
+    "export": ("export", "real", "--to", "dictionary", "--overwrite", "--out"),
     "internal report": ("report", "real", "--real", "d.csv", "--overwrite", "--out"),
     "schema draft": ("schema", "draft", "--data", "d.csv", "--public", "--overwrite", "--out"),
     "schema new": ("schema", "new", "--columns", "a,b", "--overwrite", "--out"),
@@ -48,6 +49,7 @@ FILES = {
 }
 ENDINGS = {
     "sample": ".csv",
+    "export": ".md",
     "bench scale": ".csv",
     "schema draft": ".toml",
     "schema new": ".toml",

@@ -177,6 +177,7 @@ def test_methods_that_see_more_than_sums_cannot_run_under_secure_aggregation(nam
         run(name, deal(TABLE, 3), trust="secure-aggregation")
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 @every_method
 def test_results_do_not_depend_on_the_hash_seed(name: str) -> None:

@@ -19,6 +19,7 @@ import heterofedsyn
 
 ROOT = Path(__file__).parents[1]
 LOCKS = [ROOT / "locks" / "core.txt", ROOT / "locks" / "dev.txt"]
+READERS = ROOT / "locks" / "readers.txt"
 
 
 def project() -> dict[str, Any]:
@@ -41,7 +42,7 @@ def name_of(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9_.-]", requirement)[0]).lower()
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+@pytest.mark.parametrize("lock", [*LOCKS, READERS], ids=lambda lock: lock.name)
 def test_a_lock_names_no_address(lock: Path) -> None:
     text = lock.read_text("utf-8")
     for word in ("://", "--index", "--extra-index", "index-url", "--find-links", "--trusted-host"):
@@ -49,7 +50,7 @@ def test_a_lock_names_no_address(lock: Path) -> None:
     assert not re.search(r"(^|[\s@])[/~]", text, flags=re.MULTILINE), "a path of some machine"
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+@pytest.mark.parametrize("lock", [*LOCKS, READERS], ids=lambda lock: lock.name)
 def test_every_locked_requirement_has_the_hashes_of_all_its_files(lock: Path) -> None:
     pins = locked(lock)
     for name, (_, hashes) in pins.items():

@@ -153,6 +153,7 @@ def test_a_key_is_added_only_on_a_clear_word_and_its_fingerprint_is_shown(
     assert Peers.load(tmp_path / "site").keys == {"oak": KEYS[0], "elm": KEYS[1]}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("word", "code"), [(b"y\n", 0), (b"n\n", 3), (b"\n", 3), (b"\x04", 130)])
 def test_a_key_is_confirmed_on_a_terminal(
     site: Command, tmp_path: Path, word: bytes, code: int
@@ -174,6 +175,7 @@ def test_a_key_is_confirmed_on_a_terminal(
     assert Peers.load(tmp_path / "site").confirms("oak", KEYS[0]) == (code == 0)
 
 
+@pytest.mark.thorough
 def test_nothing_of_a_file_that_holds_no_public_key_is_repeated(
     site: Command, tmp_path: Path
 ) -> None:
@@ -216,6 +218,7 @@ def test_an_address_book_with_a_private_key_in_it_does_not_repeat_it(tmp_path: P
         assert "secret" not in str(caught.value)
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_a_peer_is_refused_and_the_book_stays(site: Command, tmp_path: Path) -> None:
     from heterofedsyn.site.settings import SiteSettings
 

@@ -190,6 +190,7 @@ def test_jax_is_loaded_only_when_rows_are_made() -> None:
     assert _elsewhere(code + "print({'jax', 'mbi'} & {*sys.modules})") == "set()\n"
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_rows_do_not_depend_on_the_process() -> None:
     code = "import test_pgm; print(test_pgm.digest_of_rows())"

@@ -66,7 +66,11 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     public, internal = folder / "public.html", folder / "internal.html"
     assert run(["report", str(release), "--out", str(public)]) == 0
     assert run(["report", str(release), "--real", str(rows), "--out", str(internal)]) == 0
-    return {"public": public, "internal": internal, "awkward": awkward(folder)}
+    pages = {"public": public, "internal": internal, "awkward": awkward(folder)}
+    for name, source in (("board", release), ("awkward board", folder / "awkward")):
+        pages[name] = folder / f"{name}.html"
+        assert run(["report", str(source), "--for", "board", "--out", str(pages[name])]) == 0
+    return pages
 
 
 def awkward(folder: Path) -> Path:
@@ -380,3 +384,48 @@ def test_it_prints(browser: Browser, reports: dict[str, Path], tmp_path: Path, f
     seen.page.context.close()
     assert paper.startswith(b"%PDF-")
     assert paper.count(b"/Type /Page\n") >= 3
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("form", ["board", "awkward board"])
+def test_a_board_can_read_its_page(
+    browser: Browser, reports: dict[str, Path], form: str, width: int, scheme: str
+) -> None:
+    seen = opened(browser, reports[form], width, scheme)
+    assert seen.messages == []
+    assert seen.ask(FITS) == []
+    found = Axe().run(seen.page).response["violations"]
+    seen.page.context.close()
+    assert [(rule["id"], rule["help"]) for rule in found] == []
+
+
+@pytest.mark.parametrize("form", ["board", "awkward board"])
+def test_the_page_of_a_board_prints_on_two_sheets(
+    browser: Browser, reports: dict[str, Path], form: str
+) -> None:
+    seen = opened(browser, reports[form], 700, "light")
+    seen.page.emulate_media(media="print")
+    assert seen.ask("() => document.documentElement.scrollWidth") <= 700
+    paper = seen.page.pdf(prefer_css_page_size=True)
+    seen.page.context.close()
+    assert 1 <= paper.count(b"/Type /Page\n") <= 2
+
+
+FIRST = """() => {
+    const [first, facts] = [document.querySelector("#verdicts"), document.querySelector(".key")];
+    const drawn = document.querySelector("figure");
+    return [first.getBoundingClientRect().top, first.getBoundingClientRect().top <
+        facts.getBoundingClientRect().top, first.compareDocumentPosition(drawn)];
+}"""
+
+
+def test_what_a_table_is_good_for_is_the_first_thing_on_a_screen(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
+    seen = opened(browser, reports["public"], DESK, "light")
+    top, before_facts, place = seen.ask(FIRST)
+    seen.page.context.close()
+    assert top < 300
+    assert before_facts
+    assert place == 4  # drawings follow

@@ -229,6 +229,7 @@ def as_user(user: int, *words: str | Path, shared: int = SHARED) -> list[str]:
     return [sys.executable, "-c", AS_USER, str(user), str(user), str(shared), *map(str, words)]
 
 
+@pytest.mark.slow
 @root_only
 def test_the_engine_of_another_user_is_answered_and_a_stranger_is_not(place: Path) -> None:
     place.chmod(0o755)
@@ -658,6 +659,7 @@ def test_an_answer_that_waits_for_its_tick_leaves_before_the_end(place: Path) ->
         assert decode(asked.result(30), Answer).site == "elmwood"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_answering_leaves_nothing_half_written(
     place: Path, how: signal.Signals

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from heterofedsyn.errors import UsageError
-from heterofedsyn.protocol import Study
+from heterofedsyn.protocol import Plan, Study
+from heterofedsyn.protocol.about import About
 from heterofedsyn.schema import with_atoms
-from heterofedsyn.simulate.hospitals import hospital_schema
+from heterofedsyn.simulate import FederatedSynthesizer
+from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
 from support import make_plan
 
 
@@ -95,3 +100,30 @@ def test_an_unknown_field_is_refused(tmp_path: Path) -> None:
     path.write_text("surprise = 1\n" + a_study().to_toml())
     with pytest.raises(UsageError, match="surprise"):
         Study.load(path)
+
+
+def test_what_a_study_is_for_is_part_of_its_fingerprint_and_of_the_release() -> None:
+    texts = About("Stays", "planning of beds", "a@b.example")
+    plan = partial(make_plan, hospital_schema())
+    plain, named, other = plan(), plan(about=texts), plan(about=About("Other"))
+    assert len({each.fingerprint for each in (plain, named, other)}) == 3
+    assert plan(about=About()).fingerprint == plain.fingerprint
+    fitted = FederatedSynthesizer(
+        hospital_schema(), epsilon=1, delta=1e-9, method="independent", about=dict(texts.said)
+    ).fit(hospitals(patients=1_000))
+    assert fitted.release.run.about == texts
+    assert msgspec.json.decode(msgspec.json.encode(named), type=Plan) == named
+
+
+@pytest.mark.parametrize(
+    ("about", "words"),
+    [
+        ({"title": "a\nb"}, "title must be one line"),
+        ({"purpose": "x" * 501}, "purpose must be one line"),
+        ({"aim": "x"}, "title, purpose, contact"),
+        ({"title": 3}, "title, purpose, contact"),
+    ],
+)
+def test_what_is_said_about_a_study_is_a_few_lines_of_text(about: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        About.of(about)

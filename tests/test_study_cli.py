@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from heterofedsyn.cli.app import run
-from heterofedsyn.cli.study import _line, _Shown
+from heterofedsyn.cli.study.run import _line, _Shown
 from heterofedsyn.engines.nvflare.job import read_progress
 from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress
 from heterofedsyn.engines.nvflare.task import unpack

@@ -51,6 +51,7 @@ def test_agents_and_a_simulation_give_the_same_release(tmp_path: Path) -> None:
         assert path.read_bytes() == (tmp_path / "federated" / path.name).read_bytes(), path.name
 
 
+@pytest.mark.thorough
 def test_both_prices_are_booked_once_for_every_query(tmp_path: Path) -> None:
     sites = sites_of(tmp_path, TABLES, SCHEMA)
     study = hidden_study(sites, SCHEMA, quorum=3, method="allmarg")
@@ -122,6 +123,7 @@ def stopped_before(step: str, sites: dict[str, SiteSettings], place: Path) -> di
     return messages
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", ["masked", "agree", "open"])
 def test_a_site_restored_from_a_copy_of_any_step_answers_nothing_and_is_never_approved_again(
     tmp_path: Path, step: str

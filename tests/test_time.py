@@ -600,6 +600,7 @@ def test_progress_tells_tens_of_seconds(seconds: float) -> None:
 # THE BENCHMARK
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", [{}, {"socket": True}, {"odd": "twice"}, {"odd": "bytes"}])
 def test_the_benchmark_plays_with_real_agents(how: dict[str, Any]) -> None:
     game = timing.Game("two tables", (40, 40 if "odd" in how else 39), **how)

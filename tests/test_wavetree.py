@@ -305,6 +305,7 @@ def test_columns_of_every_kind_come_back_as_they_were(label: str | None) -> None
     assert total_variation(truth, found).one_way < 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_two_hundred_columns_are_no_obstacle() -> None:
     schema = categories(*[3] * 200, label=0)

@@ -137,6 +137,7 @@ class Case:
     trust: str = "local"
     rows_per_unit: int = 1
     epsilon: float = 1.0
+    delta: float = DELTA
 
     @property
     def name(self) -> str:
@@ -154,9 +155,37 @@ class Case:
         return make_method(self.method, self.settings)
 
     @property
+    def unit(self) -> str | None:
+        """The column that tells people apart; None where every row stands for itself."""
+        return None if self.rows_per_unit == 1 else UNIT
+
+    @property
     def public(self) -> Schema:
         """The public schema."""
         return schema(self.label)
+
+    @property
+    def rows(self) -> int:
+        """How many rows it is tried with."""
+        return ROWS
+
+    @property
+    def canaries(self) -> dict[str, dict[str, object]]:
+        """Records that stand out, by what makes them."""
+        return CANARIES
+
+    @property
+    def corners(self) -> tuple[dict[str, object], dict[str, object]]:
+        """The record of all first values, and that of all last ones."""
+        return FIRST, LAST
+
+    def people(self, rows: int, seed: int) -> pa.Table:
+        """Invented rows."""
+        return people(rows, seed)
+
+    def person(self, rows: Sequence[dict[str, object]], like: pa.Table) -> pa.Table:
+        """One more person with these rows."""
+        return person(rows, like)
 
     @property
     def encoding(self) -> Schema:
@@ -169,10 +198,10 @@ class Case:
             schema=self.public.fingerprint,
             encoding=self.encoding.fingerprint,
             epsilon=self.epsilon,
-            delta=DELTA,
+            delta=self.delta,
             trust=self.trust,
             sites=site_names(self.conducted, SITES),
-            unit=None if self.rows_per_unit == 1 else UNIT,
+            unit=self.unit,
             rows_per_unit=self.rows_per_unit,
             method=self.method,
             settings=self.settings,
@@ -181,8 +210,7 @@ class Case:
 
     def encoded(self, rows: pa.Table) -> EncodedTable:
         """The rows as a site of this study has them."""
-        unit = None if self.rows_per_unit == 1 else UNIT
-        return encode(self.encoding, rows.to_batches(), unit, self.rows_per_unit).table
+        return encode(self.encoding, rows.to_batches(), self.unit, self.rows_per_unit).table
 
 
 def deal(rows: pa.Table, sites: int) -> list[pa.Table]:

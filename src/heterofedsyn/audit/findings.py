@@ -76,6 +76,8 @@ class Audit:
     effort: str
     seed: int
     verdicts: tuple[Verdict, ...]
+    study: str = ""
+    """Fingerprint of the study that took the place of the built-in ones; empty if none did."""
 
     @property
     def passed(self) -> bool:
@@ -101,6 +103,7 @@ class Audit:
             "opendp": self.opendp,
             "effort": self.effort,
             "seed": self.seed,
+            "study": self.study or None,
             "false_alarm": self.false_alarm,
             "layers": [
                 {

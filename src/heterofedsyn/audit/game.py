@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from heterofedsyn._arrays import Integers, stream
 from heterofedsyn.audit import oracle
-from heterofedsyn.audit.cases import LAST, SITES, Case, carry, deal, people, person
+from heterofedsyn.audit.cases import SITES, Case, carry, deal
 from heterofedsyn.audit.effort import Effort
-from heterofedsyn.audit.findings import Check, Finding
+from heterofedsyn.audit.findings import ALARM, Check, Finding
 from heterofedsyn.audit.fixtures import DELTA, SITE, ask, ask_all, classes, plain_schema, plan_of
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.marginals import Sketched, Statistic
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
-from heterofedsyn.privacy.trust import SecureAggregation
+from heterofedsyn.privacy.trust import Local, SecureAggregation
 from heterofedsyn.protocol import Answer, Plan, Query, decode, encode
 from heterofedsyn.schema import Domain, EncodedTable
 from heterofedsyn.simulate.run import summed
@@ -41,23 +42,40 @@ _RUNS = 10**6
 _ADAPTIVE = (Case("fedprivsyn", epsilon=EPSILON), Case("wavetree", epsilon=EPSILON))
 
 
-def checks(effort: Effort, seed: int) -> Iterator[Check]:
-    """One game for each class of release, with either source of noise, and for whole studies."""
+def checks(effort: Effort, seed: int, own: Case | None = None) -> Iterator[Check]:
+    """One game for each class of release, with either source of noise, and for whole studies.
+
+    Args:
+        own: a study that takes the place of the built-in ones, with its epsilon and delta.
+    """
+    claim = Claim(own.epsilon, own.delta) if own else Claim()
     names = classes(plain_schema(9, 6).domain, seed)
     for name in names:
-        yield f"{name}, seeded", partial(_class, effort.runs, seed, name, secure=False)
-        yield f"{name}, OpenDP", partial(_class, effort.secure_runs, seed, name, secure=True)
-    yield "sum over sites, OpenDP", partial(_sum, 2 * effort.secure_runs, seed)
+        yield f"{name}, seeded", partial(_class, effort.runs, seed, claim, name, secure=False)
+        yield f"{name}, OpenDP", partial(_class, effort.secure_runs, seed, claim, name, secure=True)
+    yield "sum over sites, OpenDP", partial(_sum, 2 * effort.secure_runs, seed, claim)
     if effort.adaptive_runs:
-        for case in _ADAPTIVE:
-            yield f"whole study: {case.method}", partial(_study, effort.adaptive_runs, seed, case)
+        for case in (own,) if own else _ADAPTIVE:
+            if case.trust == Local.name:  # the sum has its game above
+                yield (
+                    f"whole study: {case.method}",
+                    partial(_study, effort.adaptive_runs, seed, case),
+                )
 
 
-def _class(runs: int, seed: int, name: str, *, secure: bool) -> Iterator[Finding]:
+@dataclass(frozen=True)
+class Claim:
+    """What a game is held against."""
+
+    epsilon: float = EPSILON
+    delta: float = DELTA
+
+
+def _class(runs: int, seed: int, claim: Claim, name: str, *, secure: bool) -> Iterator[Finding]:
     """The whole budget spent on one class of release."""
     schema = plain_schema(9, 6)
     domain = schema.domain
-    plan = plan_of(schema, seed, epsilon=EPSILON)
+    plan = plan_of(schema, seed, epsilon=claim.epsilon, delta=claim.delta)
     statistics = classes(domain, seed)[name]
     shared = plan.budget.evenly(len(statistics))[0].rho
     queries = [ask(plan, number, statistics, shared) for number in range(2)]
@@ -73,11 +91,12 @@ def _class(runs: int, seed: int, name: str, *, secure: bool) -> Iterator[Finding
     yield _judged(f"{name}, {who}", runs, seed, plan, play)
 
 
-def _sum(runs: int, seed: int) -> Iterator[Finding]:
+def _sum(runs: int, seed: int, claim: Claim) -> Iterator[Finding]:
     """The whole budget where the sum over sites is seen, and one site tells the hub its part."""
     schema = plain_schema(9, 6)
     domain = schema.domain
-    plan = plan_of(schema, seed, *SITES, epsilon=EPSILON, trust=SecureAggregation.name)
+    trust = SecureAggregation.name
+    plan = plan_of(schema, seed, *SITES, epsilon=claim.epsilon, delta=claim.delta, trust=trust)
     statistics = classes(domain, seed)["gaussian sketch"]
     query = ask_all(plan, statistics)
     worlds = _worlds(statistics, domain)
@@ -133,8 +152,8 @@ def _study(runs: int, seed: int, case: Case) -> Iterator[Finding]:
     import pyarrow as pa
 
     plan = case.plan(seed)
-    dealt = deal(people(60, seed), len(SITES))
-    own = [dealt[0], pa.concat_tables([dealt[0], person([LAST], dealt[0])])]
+    dealt = deal(case.people(20 * len(plan.sites), seed), len(plan.sites))
+    own = [dealt[0], pa.concat_tables([dealt[0], case.person([case.corners[1]], dealt[0])])]
     worlds = [case.encoded(rows) for rows in own]
     others = [case.encoded(rows) for rows in dealt[1:]]
 
@@ -176,20 +195,38 @@ def _judged(
     heaps = scores[~coins], scores[coins]
     spread = math.sqrt(sum(float(((h - h.mean()) ** 2).sum()) for h in heaps) / (runs - 2))
     apart = float(heaps[1].mean() - heaps[0].mean())
-    mu = apart / spread if spread > 0 else math.inf
+    mu = apart / spread if spread > 0 else math.inf if apart else 0.0
     error = math.sqrt(1 / heaps[0].size + 1 / heaps[1].size + min(mu, 1e3) ** 2 / (2 * runs))
     claimed = math.sqrt(2 * plan.budget.rho)
     chance = 0.5 * math.erfc((mu - claimed) / error / math.sqrt(2))
     low, middle, high = (
-        epsilon_of_mu(max(0.0, mu + z * error), DELTA) for z in (-_INTERVAL, 0.0, _INTERVAL)
+        epsilon_of_mu(max(0.0, mu + z * error), plan.delta) for z in (-_INTERVAL, 0.0, _INTERVAL)
     )
-    most = epsilon_of_mu(claimed, DELTA)
+    most = epsilon_of_mu(claimed, plan.delta)
     return Finding.of_chance(
         f"game: {name}",
         chance,
-        f"{runs:,} runs, epsilon {middle:.2f} ({low:.2f} to {high:.2f}), "
-        f"claimed {plan.epsilon:g}, exactly {most:.2f}",
+        f"{compared(low, middle, plan.epsilon, chance)}: measured epsilon {middle:.2f}, by "
+        f"{runs:,} runs between {low:.2f} and {high:.2f}; promised {plan.epsilon:g} (exactly "
+        f"{most:.2f} for Gaussian noise of this size)",
     )
+
+
+def compared(low: float, measured: float, promised: float, chance: float) -> str:
+    """A measured epsilon beside the promised one, in words.
+
+    >>> compared(7.2, 7.9, 8.0, 0.6), compared(7.2, 8.5, 8.0, 0.2)
+    ('not above the promise', 'not above the promise, within the error of the experiment')
+    >>> compared(8.1, 8.9, 8.0, 0.01)
+    'above the promise by no more than luck explains in one game of 100'
+    """
+    if chance < ALARM:
+        return "ABOVE the promise"
+    if measured <= promised:
+        return "not above the promise"
+    if low <= promised:
+        return "not above the promise, within the error of the experiment"
+    return f"above the promise by no more than luck explains in one game of {1 / chance:,.0f}"
 
 
 def epsilon_of_mu(mu: float, delta: float) -> float:

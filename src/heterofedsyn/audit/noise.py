@@ -22,6 +22,7 @@ import numpy as np
 
 from heterofedsyn._arrays import Exact, Integers, stream
 from heterofedsyn.audit import _fresh_process, oracle
+from heterofedsyn.audit.cases import Case, carry, deal
 from heterofedsyn.audit.coupling import prices
 from heterofedsyn.audit.effort import USUAL, Effort
 from heterofedsyn.audit.findings import Check, Finding, require
@@ -119,11 +120,15 @@ class FewRows:
         return self.noise(site.answer(encode(query)), query)
 
 
-def checks(effort: Effort, seed: int) -> Iterator[Check]:
-    """The noise by its size, by the kind of release, and against itself."""
+def checks(effort: Effort, seed: int, own: Case | None = None) -> Iterator[Check]:
+    """The noise by its size, by the kind of release, and against itself.
+
+    Args:
+        own: a study whose sigmas take the place of the built-in ones.
+    """
     yield "OpenDP draws without bias", _version
     seen: dict[str, list[_Sample]] = {"OpenDP": [], "seeded": []}
-    for sigma in SIGMAS:
+    for sigma in _sigmas_of(own, seed) if own else SIGMAS:
         yield f"sigma {sigma:g}", partial(_sigma, effort, seed, sigma, seen)
     yield "all sigmas together", partial(_together, seen)
     yield "large sigmas", partial(_large, effort, seed)
@@ -135,6 +140,28 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
     yield "the same query again", partial(_again, seed)
     yield "one long vector", partial(_long, seed)
     yield "variances are rounded up", partial(prices.calibrations, effort, seed)
+
+
+def _sigmas_of(case: Case, seed: int) -> list[float]:
+    """What a study adds, from the least noise to the most, as many sizes as are built in."""
+    plan = case.plan(seed)
+    trust = plan.trust_model
+    dealt = deal(case.people(case.rows, seed), len(plan.sites))
+    sites = {
+        name: Site(name, case.encoded(rows), plan, SimulatedNoise(seed, name), trust=trust)
+        for name, rows in zip(plan.sites, dealt, strict=True)
+    }
+    said = carry(case.encoding, plan, case.conducted, sites)
+    sigmas = sorted(
+        {
+            float(f"{part.sigma:.4g}")
+            for replies in said.replies
+            for reply in replies.values()
+            for part in decode(reply, Answer).parts
+        }
+    )
+    places = np.linspace(0, len(sigmas) - 1, min(len(sigmas), len(SIGMAS)))
+    return [sigmas[int(place)] for place in places]
 
 
 def _version() -> str:

@@ -62,11 +62,7 @@ class _Maker:
     def __init__(self, release: Release, some: pa.Table, rng: np.random.Generator) -> None:
         self._some, self._rng = some, rng
         self._columns = {column.name: column for column in release.schema.measured}
-        self._pairs = [
-            pair
-            for pair in release.model.targets[0].pairs
-            if all(pair in targets.pairs for targets in release.model.targets)
-        ]
+        self._pairs = [*release.model.pairs]
 
     def share(self) -> Asked | None:
         """The share of rows under a condition on one column."""

@@ -10,7 +10,7 @@ from heterofedsyn.cli._options import check_file
 from heterofedsyn.cli._show import say
 from heterofedsyn.drawing import check_drawing
 from heterofedsyn.report import write_page
-from heterofedsyn.report.blocks import Section, Table, Text, Warn
+from heterofedsyn.report.blocks import Points, Section, Table, Text, Warn
 from heterofedsyn.report.page import Page, render
 
 
@@ -43,6 +43,7 @@ def write(target: Path, audit: Audit) -> None:
             "looked at invented rows only; nothing on this page comes from private data."
         ),
         private=False,
+        first=Section("verdict", "In short", (Points(tuple(_points(audit))),)),
         facts=(
             ("Verdict", "passed" if audit.passed else "failed"),
             ("heterofedsyn", audit.version),
@@ -51,15 +52,81 @@ def write(target: Path, audit: Audit) -> None:
             ("Seed", str(audit.seed)),
             ("False alarm", f"at most {audit.false_alarm:.1g} for a sound build"),
         ),
-        sections=tuple(_section(verdict) for verdict in audit.verdicts),
+        sections=(*(_section(verdict) for verdict in audit.verdicts), _LEGEND),
         foot="No rows of anybody were read for this page.",
     )
     write_page(target, render(page), private=False)
 
 
+_LEGEND = Section(
+    "legend",
+    "How to read the figures",
+    (
+        Points(
+            (
+                ("held", "What was checked was as promised."),
+                ("FAILED", "It was not. One such line is enough: do not use this installation."),
+                (
+                    "measured epsilon",
+                    "What an attacker with every advantage achieved, as an estimate from so many "
+                    "games. An estimate may lie above the promise by luck, as ten throws of a fair "
+                    "coin may give six heads. Held means that luck explains it; how far off the "
+                    "estimate may be is said beside it.",
+                ),
+                (
+                    "p",
+                    "The chance that sound software shows something as odd. Values all over 0 to 1 "
+                    "are as they should be; a check fails below 0.000000001.",
+                ),
+                (
+                    "of the charge at most",
+                    "What one person changed in the answers, as a part of what was charged for "
+                    "it. Up to 1 is as promised, and 1 itself means that nothing is wasted.",
+                ),
+                ("canaries", "Invented people who stand out, to see whether they can be found."),
+                ("sigma, draws", "The size of noise, and how many numbers of it were looked at."),
+            )
+        ),
+    ),
+)
+
+
+def _points(audit: Audit) -> list[tuple[str, str]]:
+    """What the audit found, for people who read no further."""
+    failed = [(verdict, finding) for verdict in audit.verdicts for finding in verdict.failed]
+    every = sum(len(verdict.findings) for verdict in audit.verdicts)
+    points = [
+        (
+            "Verdict",
+            f"Passed. All {every:,} checks held: as far as this audit can see, this installation "
+            "keeps what it promises to the people in the data."
+            if audit.passed
+            else f"FAILED in {len(failed):,} of {every:,} checks. Do not use this installation "
+            "with data of real people; send this page to whoever maintains it.",
+        )
+    ]
+    points += [(f"{verdict.layer}, failed", finding.name) for verdict, finding in failed[:5]]
+    points.append(
+        (
+            "Looked at",
+            f"Your study {audit.study}: its guarantee, schema and method, on invented rows."
+            if audit.study
+            else "Built-in studies of invented people, not a study of yours (audit --study does).",
+        )
+    )
+    points.append(
+        (
+            "Not seen",
+            "What an audit does not run: your rows, your network, your operating system, time and "
+            "power; whether the people at a site are honest. It is no proof.",
+        )
+    )
+    return points
+
+
 def _section(verdict: Verdict) -> Section:
     rows = tuple(
-        ("ok" if finding.passed else "FAILED", finding.name, finding.figure)
+        ("held" if finding.passed else "FAILED", finding.name, finding.figure)
         for finding in verdict.findings
     )
     failed = tuple(Warn(f"{finding.name}: {finding.figure}") for finding in verdict.failed)

@@ -59,6 +59,9 @@ Measure = Annotated[
         'in quotation marks: "height, cm",age.',
     ),
 ]
+Title = Annotated[str, typer.Option(metavar="TEXT", help="What people call the study.")]
+Purpose = Annotated[str, typer.Option(metavar="TEXT", help="What its release will be used for.")]
+Contact = Annotated[str, typer.Option(metavar="TEXT", help="Whom to ask about it.")]
 NoiseSeed = Annotated[
     int | None,
     typer.Option(help="Reproducible noise, FOR RESEARCH: anyone with the seed can undo it."),

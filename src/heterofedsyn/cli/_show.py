@@ -120,13 +120,11 @@ def show_table(
 
 def guarantee(privacy: PrivacyStatement) -> str:
     """The promise in one sentence."""
-    return (
-        f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g} for every "
-        f"{protected(privacy.unit_column)} "
-        f"(rho {privacy.rho:.4g}, trust {privacy.trust})"
-    )
+    return privacy.guarantee
 
 
 def protected(unit: str | None) -> str:
     """Whom a guarantee protects, given the column that tells people apart."""
-    return "record" if unit is None else f"person ({unit})"
+    from heterofedsyn.protocol import plan
+
+    return plan.protected(unit)

@@ -21,8 +21,10 @@ from heterofedsyn.cli import (
     ask,
     audit,
     bench,
+    compare,
     demo,
     evaluate,
+    export,
     plan,
     report,
     sample,
@@ -52,7 +54,9 @@ app.command("plan")(plan.plan)
 app.command("sample")(sample.sample)
 app.command("ask")(ask.ask)
 app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
 app.command("report")(report.report)
+app.command("export")(export.export)
 app.add_typer(schema.app, name="schema")
 app.add_typer(site.app, name="site")
 app.add_typer(study.app, name="study")

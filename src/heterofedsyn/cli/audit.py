@@ -18,6 +18,14 @@ def audit(
         typer.Option(metavar="NAME", help="coupling, noise, game, ledger, sums; all if none."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Varies tables, canaries, coins and histories.")] = 0,
+    study: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A study file: audit its epsilon, delta, schema and method, on invented rows, "
+            "instead of the built-in studies.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write them as one HTML page.")
@@ -35,12 +43,14 @@ def audit(
     from heterofedsyn.audit import audit as look
     from heterofedsyn.cli import _audit
     from heterofedsyn.cli._show import note
+    from heterofedsyn.protocol import Study
 
     if seed < 0:
         raise UsageError(f"seed ({seed}) must be at least 0")
     if html is not None:
         _audit.check_page(html, overwrite=overwrite)
-    verdict = look(THOROUGH if thorough else USUAL, seed, layer or [], note)
+    own = None if study is None else Study.load(study)
+    verdict = look(THOROUGH if thorough else USUAL, seed, layer or [], note, study=own)
     if html is not None:
         _audit.write(html, verdict)
         note(f"page in {html}")

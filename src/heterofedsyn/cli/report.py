@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from heterofedsyn.cli._options import OverwriteFile, check_file
 from heterofedsyn.errors import UsageError
+
+if TYPE_CHECKING:
+    from heterofedsyn.report import Agreed
 
 
 def report(
@@ -29,20 +33,61 @@ def report(
             help="PRIVATE rows the study did not see; repeat to pool. Needs --real.",
         ),
     ] = None,
+    audience: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="board",
+            help="A page for a board instead: two printed sheets on what is promised to whom.",
+        ),
+    ] = None,
+    receipt: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="A site's receipt: the page says who agreed; repeat for more."
+        ),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY",
+            help="A site's public key, or a file of it, that you vouch for; repeat for more. "
+            "Needs --receipt.",
+        ),
+    ] = None,
     overwrite: OverwriteFile = False,
 ) -> None:
     """Describe a release in one HTML page.
 
     The public form needs the release alone and may be published with it. Real rows (--real) make
-    an internal form, with comparisons to them and readable by its owner only.
+    an internal form, with comparisons to them and readable by its owner only. A board gets a page
+    of its own (--for board), with what receipts of sites say if they are given.
     """
     from heterofedsyn.cli._show import note
     from heterofedsyn.drawing import check_drawing
-    from heterofedsyn.report import REPORT, internal_report, public_report, strangers, write_page
+    from heterofedsyn.report import (
+        REPORT,
+        board_report,
+        internal_report,
+        public_report,
+        strangers,
+        write_page,
+    )
 
     if test and not real:
         raise UsageError("--test needs --real, the rows that the study saw")
+    if audience not in (None, "board"):
+        raise UsageError(f"--for {audience}: there is a page for a board; write --for board")
+    if audience and real:
+        raise UsageError("--for board needs the release alone; leave out --real")
+    if key and not receipt:
+        raise UsageError("--key needs --receipt, the file that the key has signed")
     inside = release_around(out)
+    if inside is not None and (audience or receipt):
+        raise UsageError(
+            f"--out {out} lies in a release, which is published as a whole; keep a page for a "
+            "board, or with receipts, somewhere else"
+        )
     if inside is not None and real:
         raise UsageError(
             f"--out {out} lies in a release, which is published as a whole; keep the internal form "
@@ -56,11 +101,14 @@ def report(
         raise UsageError(f"--out {out} lies in a release, where a page is called {REPORT}")
     check_file(out, ".html", overwrite=overwrite)
     check_drawing()
+    agreed = _agreed(folder, receipt or [], key or [])
     if real:
         note("comparing with private rows; this takes a while")
-        text = internal_report(folder, real, test or None)
+        text = internal_report(folder, real, test or None, agreed)
+    elif audience:
+        text = board_report(folder, agreed)
     else:
-        text = public_report(folder)
+        text = public_report(folder, agreed)
     write_page(out, text, private=bool(real))
     others = strangers(folder)
     if others:
@@ -70,7 +118,43 @@ def report(
             "published"
         )
     form = "internal form, with private rows: do not publish" if real else "public form"
-    note(f"{form}, in {out}")
+    note(f"{'page for a board' if audience else form}, in {out}")
+
+
+def _agreed(folder: Path, receipts: Sequence[Path], keys: Sequence[str]) -> list[Agreed]:
+    """What the receipts of a release say, once their signatures hold.
+
+    Raises:
+        HeterofedsynError: if one was changed, does not add up, or is of another study.
+    """
+    if not receipts:
+        return []
+    from heterofedsyn.hub.release import load
+    from heterofedsyn.masking.identity import raw_key
+    from heterofedsyn.report import Agreed
+    from heterofedsyn.site.receipt import SignedReceipt
+    from heterofedsyn.site.signing import read_public_key
+
+    study = load(folder).run.study
+    known = {raw_key(read_public_key(key)) for key in keys}
+    told: dict[str, Agreed] = {}
+    for path in receipts:
+        signed = SignedReceipt.load(path)
+        signed.check()
+        made = signed.receipt
+        if made.study != study:
+            raise UsageError(f"{path} is the receipt of another study than {folder}")
+        if made.site in told:
+            raise UsageError(f"{path} is a second receipt of site {made.site!r}; give one of each")
+        told[made.site] = Agreed(
+            site=made.site,
+            by=made.consent_by,
+            when=made.consent_when,
+            epsilon=made.spent_epsilon,
+            delta=made.delta,
+            vouched=raw_key(signed.key) in known,
+        )
+    return [*told.values()]
 
 
 def write_report(folder: Path) -> bool:

@@ -22,13 +22,25 @@ def sample(
     seed: Annotated[
         int | None, typer.Option(help="The same seed gives the same rows; harmless.")
     ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Rows that meet a condition in SQL only, such as \"sex = 'female' AND age > 60\"; "
+            "--rows then counts these. Needs the extra duckdb.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="A .csv or .parquet file; CSV on stdout unless given.")
     ] = None,
     overwrite: OverwriteFile = False,
     safe_csv: SafeCsv = False,
 ) -> None:
-    """Draw synthetic rows from a release; costs no privacy."""
+    """Draw synthetic rows from a release; costs no privacy.
+
+    Under a condition (--where) rows show what the model believes of such records: columns that were
+    not measured together are guesses. One that almost no row meets is refused.
+    """
     from heterofedsyn._files import file_written_whole
     from heterofedsyn._words import count
     from heterofedsyn.cli._show import bytes_out, note, pace
@@ -45,7 +57,7 @@ def sample(
             f"the release tells of {release.run.noisy_total:,} records; say how many rows to draw "
             "with --rows"
         )
-    drawn = release.batches(rows, seed)
+    drawn = release.batches(rows, seed, where=where)
     watch = pace("drawing")
     if out is None:
         write(drawn, csv=bytes_out(), safe_csv=safe_csv, watch=watch)

@@ -10,16 +10,19 @@ import typer
 from heterofedsyn.cli._options import (
     AllowLargeDelta,
     Colluding,
+    Contact,
     ConversionName,
     Delta,
     Epsilon,
     Measure,
     NoiseSeed,
     Overwrite,
+    Purpose,
     SafeCsv,
     SchemaFile,
     Settings,
     SumQuorum,
+    Title,
     TrustModel,
     read_settings,
 )
@@ -105,6 +108,9 @@ def simulate(
         int | None, typer.Option(help="Synthetic rows; the noisy total unless given.")
     ] = None,
     seed: NoiseSeed = None,
+    title: Title = "",
+    purpose: Purpose = "",
+    contact: Contact = "",
     allow_large_delta: AllowLargeDelta = False,
     allow_misfits: Annotated[
         bool,
@@ -147,6 +153,7 @@ def simulate(
         conversion=conversion,
         unit=unit,
         max_rows_per_unit=1 if max_rows_per_unit is None else max_rows_per_unit,
+        about={"title": title, "purpose": purpose, "contact": contact},
         noise_seed=seed,
         allow_large_delta=allow_large_delta,
     )

@@ -13,6 +13,7 @@ from heterofedsyn.errors import UsageError
 from heterofedsyn.masking.identity import raw_key
 from heterofedsyn.privacy.budget import Budget, Conversion
 from heterofedsyn.privacy.trust import LEAST_SITES, SecureAggregation, Trust, trust_model
+from heterofedsyn.protocol.about import About
 
 PLAN_VERSION = 1
 MOST_ROWS_PER_UNIT = 10_000
@@ -112,6 +113,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Under secure aggregation alone; one colluding site and all in every sum unless given."""
     encoding: str | msgspec.UnsetType = msgspec.UNSET
     """Fingerprint of the schema by which sites encode, where it is one made from the public one."""
+    about: About | msgspec.UnsetType = msgspec.UNSET
+    """What the study is for, if that was said."""
 
     def __post_init__(self) -> None:
         # 1 and 1.0 are one number, so they must have one fingerprint.
@@ -119,6 +122,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             msgspec.structs.force_setattr(self, name, float(getattr(self, name)))
         if self.encoding == self.schema:
             msgspec.structs.force_setattr(self, "encoding", msgspec.UNSET)
+        if self.about == About():
+            msgspec.structs.force_setattr(self, "about", msgspec.UNSET)
         if not self.sites or len(set(self.sites)) != len(self.sites):
             raise UsageError("a study needs at least one site, each with a name of its own")
         for name in self.sites:
@@ -223,3 +228,12 @@ def unit_name(column: str | None) -> str:
 def unit_column(name: str) -> str | None:
     """The column that tells people apart, or None where every row is protected by itself."""
     return None if name == RECORD else RECORD if name == _NAMED_ALIKE else name
+
+
+def protected(column: str | None) -> str:
+    """Whom a guarantee protects, given the column that tells people apart.
+
+    >>> protected(None), protected("patient")
+    ('record', 'person (patient)')
+    """
+    return RECORD if column is None else f"person ({column})"

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from heterofedsyn.report.build import (
     REPORT,
+    Agreed,
+    board_report,
     internal_report,
     public_report,
     strangers,
     write_page,
 )
 
-__all__ = ["REPORT", "internal_report", "public_report", "strangers", "write_page"]
+__all__ = [
+    "REPORT",
+    "Agreed",
+    "board_report",
+    "internal_report",
+    "public_report",
+    "strangers",
+    "write_page",
+]

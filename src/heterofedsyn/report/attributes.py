@@ -11,7 +11,15 @@ from heterofedsyn._arrays import Floats
 from heterofedsyn._words import count
 from heterofedsyn.evaluation.binning import Numeric
 from heterofedsyn.hub.release import Release
-from heterofedsyn.report.bars import Display, describe, is_whole, moment_of, number_of, unit_of
+from heterofedsyn.report.bars import (
+    Display,
+    describe,
+    is_whole,
+    moment_of,
+    number_of,
+    unit_of,
+    value_text,
+)
 from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text, percent
 from heterofedsyn.schema import DateColumn, DatetimeColumn, IntegerColumn
 from heterofedsyn.synthesis.grid import grouped
@@ -39,7 +47,8 @@ def attribute_section(release: Release) -> Section:
             "what a bar would carry if its noisy counts were taken as they came. The bars are "
             "already smoothed with that noise in mind, so most are closer to the truth than their "
             "band. Where the band is as long as the bar, the bar says little. Missing values stand "
-            "apart."
+            "apart, in grey. Where bars differ in width, heights are scaled so that areas compare; "
+            "the numbers below each picture are the shares themselves."
         ),
         Text(
             "In Python, release.accuracy((“column”,)).standard_error gives the standard error of "
@@ -104,16 +113,17 @@ def attribute_picture(
     typical = float(np.median(errors))
     caption = f"{describe(column)}; band ± {percent(typical)} of all rows on a typical bar"
     if display.edges is not None and np.ptp(np.diff(display.edges)) > 1e-6 * np.ptp(display.edges):
-        caption += (
-            "; bars differ in width and are scaled to the usual one, so that areas and not heights "
-            "compare (exact shares: below)"
-        )
+        caption += "; bars differ in width: compare areas"
+    if display.single:
+        assert isinstance(column, Numeric)
+        lowest = value_text(column, number_of(column.min))
+        caption += f"; the bar at the far left: exactly {lowest}, counted by itself"
     return Picture(figure_name, name, svg, caption, numbers)
 
 
 def released_counts(release: Release, name: str) -> Floats:
     """An attribute's counts after the noise was dealt with, over all populations."""
-    counts = [targets.estimates.values[name] for targets in release.model.targets]
+    counts = [targets.estimates.fitted(name) for targets in release.model.targets]
     return np.asarray(np.sum(counts, axis=0), np.float64)
 
 

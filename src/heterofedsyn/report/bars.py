@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
 
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn._words import count
 from heterofedsyn.evaluation.binning import Numeric
-from heterofedsyn.schema import (
-    BooleanColumn,
-    CategoricalColumn,
-    Column,
-    DateColumn,
-    DatetimeColumn,
-    IntegerColumn,
-    NumberColumn,
+from heterofedsyn.schema import BooleanColumn, CategoricalColumn, Column, DatetimeColumn
+from heterofedsyn.schema.labels import (
+    is_whole,
+    moment_of,
+    number_of,
+    unit_of,
+    value_text,
+    words_of,
 )
+
+__all__ = ["Display", "describe", "is_whole", "moment_of", "number_of", "unit_of", "value_text"]
 
 MOST_BARS = 24
 """Stretches of an ordered attribute that are drawn."""
@@ -59,7 +59,7 @@ class Display:
         """Equal stretches of a range; of categories the most frequent, and the rest together."""
         if isinstance(column, Numeric):
             return cls._stretches(column)
-        words = _words(column)
+        words = words_of(column)
         known = len(words)
         if known <= MOST_CATEGORIES + 1:
             kept = np.arange(known)
@@ -98,32 +98,6 @@ class Display:
         return cls(groups, tuple(labels), edges, single, column.nullable)
 
 
-def value_text(column: Numeric, value: float) -> str:
-    """A value of a range as people write it."""
-    if isinstance(column, DatetimeColumn | DateColumn):
-        whole_days = isinstance(column, DateColumn) or (column.max - column.min).days > 3
-        return moment_of(column, value).strftime("%Y-%m-%d" if whole_days else "%Y-%m-%d %H:%M")
-    return f"{value:,.0f}" if isinstance(column, IntegerColumn) else f"{value:,.8g}"
-
-
-def unit_of(column: Column) -> float:
-    """What one unit of the column's grid stands for."""
-    return 1 / column.scale if isinstance(column, NumberColumn) else 1.0
-
-
-def is_whole(column: Numeric) -> bool:
-    """Whether there is nothing between two neighbouring values."""
-    return not isinstance(column, NumberColumn) or column.decimals is not None
-
-
-def moment_of(column: DatetimeColumn | DateColumn, value: float) -> datetime:
-    """The moment of a number on the column's scale."""
-    start = datetime(1970, 1, 1)
-    if isinstance(column, DateColumn):
-        return start + timedelta(days=value)
-    return start + timedelta(seconds=value)
-
-
 def _span(column: Numeric, low: float, high: float) -> str:
     """What a bar stands for."""
     end = high - unit_of(column) if is_whole(column) else high
@@ -132,23 +106,10 @@ def _span(column: Numeric, low: float, high: float) -> str:
     return f"{value_text(column, low)} to {value_text(column, end)}"
 
 
-def number_of(value: float | date) -> float:
-    """A moment as seconds since 1970, a date as days, a number as it is."""
-    if isinstance(value, datetime):
-        return (value - datetime(1970, 1, 1)) / timedelta(seconds=1)
-    if isinstance(value, date):
-        return float((value - date(1970, 1, 1)).days)
-    return float(value)
-
-
-def _words(column: Column) -> Sequence[str]:
-    return column.values if isinstance(column, CategoricalColumn) else ("false", "true")
-
-
 def describe(column: Column) -> str:
     """The kind of a column and what it may hold."""
     if isinstance(column, Numeric):
         low, high = (value_text(column, number_of(v)) for v in (column.min, column.max))
         return f"{column.kind}, {low} to {high} in {count(column.bins or 1, 'bin')}"
     ordered = "ordered, " if isinstance(column, CategoricalColumn) and column.ordered else ""
-    return f"{column.kind}, {ordered}{count(len(_words(column)), 'value')}"
+    return f"{column.kind}, {ordered}{count(len(words_of(column)), 'value')}"

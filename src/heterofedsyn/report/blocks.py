@@ -69,7 +69,55 @@ class Gallery:
     pictures: tuple[Picture, ...]
 
 
-Block: TypeAlias = Text | Warn | Facts | Table | Picture | Gallery
+@dataclass(frozen=True)
+class Halves:
+    """Two pictures, or two tables, that stand beside each other where there is room."""
+
+    kind: ClassVar[str] = "halves"
+
+    parts: tuple[Picture, Picture] | tuple[Table, Table]
+
+
+@dataclass(frozen=True)
+class Points:
+    """What there is to say, each under a word or two."""
+
+    kind: ClassVar[str] = "points"
+
+    items: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Things that got the same mark, each with its reason.
+
+    Attributes:
+        tone: good, rough or poor: how it is coloured; the mark itself says it in words.
+    """
+
+    kind: ClassVar[str] = "marked"
+
+    tone: str
+    mark: str
+    items: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """Words and what they mean; other text of the page links to them.
+
+    Attributes:
+        items: the id of a word, the word, and its meaning.
+    """
+
+    kind: ClassVar[str] = "glossary"
+
+    items: tuple[tuple[str, str, str], ...]
+
+
+Block: TypeAlias = (
+    Text | Warn | Facts | Table | Picture | Gallery | Halves | Points | Marked | Glossary
+)
 
 
 @dataclass(frozen=True)

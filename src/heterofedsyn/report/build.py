@@ -13,33 +13,75 @@ from heterofedsyn.hub.release import Release, load
 from heterofedsyn.hub.release.synthetic import synthetic_rows
 from heterofedsyn.report.attributes import attribute_section
 from heterofedsyn.report.blocks import Section
+from heterofedsyn.report.board import Agreed, board_section, board_sections
 from heterofedsyn.report.checks import check_section
 from heterofedsyn.report.dependence import dependence_section
+from heterofedsyn.report.glossary import glossary_section
 from heterofedsyn.report.manifest import REPORT, manifest_section, strangers
 from heterofedsyn.report.page import Page, render
 from heterofedsyn.report.pair_noise import pair_noise_section
 from heterofedsyn.report.privacy import budget_section, privacy_section
+from heterofedsyn.report.purpose import title_of
 from heterofedsyn.report.sites import site_section
+from heterofedsyn.report.summary import summary_section
 
-__all__ = ["REPORT", "internal_report", "public_report", "strangers", "write_page"]
+__all__ = [
+    "REPORT",
+    "Agreed",
+    "board_report",
+    "internal_report",
+    "public_report",
+    "strangers",
+    "write_page",
+]
 
 
-def public_report(folder: str | Path) -> str:
-    """The public form: computed from a release folder and nothing else."""
+def public_report(folder: str | Path, agreed: Sequence[Agreed] = ()) -> str:
+    """The public form: computed from a release folder and nothing else.
+
+    Args:
+        agreed: what receipts say; such a page is for those who may know who agreed.
+    """
     drawing.check_drawing()
     place = Path(folder)
     release = load(place)
-    return render(_page(release, (), place))
+    return render(_page(release, (), place, agreed))
 
 
-def internal_report(folder: str | Path, real: Sequence[object], test: object | None = None) -> str:
+def board_report(folder: str | Path, agreed: Sequence[Agreed] = ()) -> str:
+    """What a board asks, on two sheets of paper, from the release and its receipts."""
+    drawing.check_drawing()
+    release = load(Path(folder))
+    sections = (*board_sections(release, agreed), glossary_section(board=True))
+    page = Page(
+        title=title_of(release, "For the board: a synthetic table"),
+        lead=(
+            "It is proposed to publish a table of people who do not exist, made "
+            f"from noisy answers about {_whose(release)}. This page says what that means for those "
+            "whose data were used."
+        ),
+        private=False,
+        facts=_facts(release),
+        sections=sections,
+        brief=True,
+        foot=_foot(agreed),
+    )
+    return render(page)
+
+
+def internal_report(
+    folder: str | Path,
+    real: Sequence[object],
+    test: object | None = None,
+    agreed: Sequence[Agreed] = (),
+) -> str:
     """The internal form: with comparisons to private rows, which must not be published."""
     drawing.check_drawing()
     from heterofedsyn.report.comparison import private_sections
 
     place = Path(folder)
     release = load(place)
-    return render(_page(release, private_sections(release, place, real, test), place))
+    return render(_page(release, private_sections(release, place, real, test), place, agreed))
 
 
 def write_page(target: Path, text: str, *, private: bool) -> None:
@@ -50,12 +92,15 @@ def write_page(target: Path, text: str, *, private: bool) -> None:
             file.write(text.encode())
 
 
-def _page(release: Release, private: tuple[Section, ...], folder: Path) -> Page:
+def _page(
+    release: Release, private: tuple[Section, ...], folder: Path, agreed: Sequence[Agreed]
+) -> Page:
     with synthetic_rows(release, folder) as rows:
         checks = check_section(release, rows)
         known = rows is not None and rows.vouched
         many = f"{rows.number:,}" if rows is not None and known else "none here"
     sections = (
+        board_section(release, agreed),
         privacy_section(release),
         budget_section(release),
         attribute_section(release),
@@ -64,35 +109,48 @@ def _page(release: Release, private: tuple[Section, ...], folder: Path) -> Page:
         site_section(release),
         checks,
         *private,
+        glossary_section(),
         manifest_section(release, folder),
     )
-    run, statement = release.run, release.privacy
-    measured = sum(pair.measured for pair in run.pairs)
-    pools = run.sites == ("pooled",)
     lead = (
-        "This page describes a table of people who do not exist, made from noisy answers about "
-        + (
-            "one pool of private rows"
-            if pools
-            else f"private rows of {count(len(run.sites), 'site')}"
-        )
-        + ". It tells what is promised to those whose data were used, what the table is good for, "
-        "and how far each figure can be off because of the noise that protects them."
+        "This page describes a table of people who do not exist, made from noisy "
+        f"answers about {_whose(release)}: what it is good for, what is promised to those whose "
+        "data were used, and how far each figure can be off because of the noise that protects "
+        "them."
     )
-    facts = (
+    return Page(
+        title=title_of(release, "Report on a synthetic table"),
+        lead=lead,
+        private=bool(private),
+        facts=(*_facts(release), ("Synthetic rows", many)),
+        sections=sections,
+        first=summary_section(release),
+        foot=_foot(agreed),
+    )
+
+
+def _foot(agreed: Sequence[Agreed]) -> str:
+    if agreed:
+        return "This page is computed from the release and receipts of its sites."
+    return "This page is computed from the release alone and costs no privacy."
+
+
+def _whose(release: Release) -> str:
+    sites = release.run.sites
+    if sites == ("pooled",):
+        return "one pool of private rows"
+    return f"private rows of {count(len(sites), 'site')}"
+
+
+def _facts(release: Release) -> tuple[tuple[str, str], ...]:
+    run, statement = release.run, release.privacy
+    measured = len(release.model.pairs)
+    return (
         ("Epsilon", f"{statement.epsilon:g}"),
         ("Delta", f"{statement.delta:g}"),
         ("Rows (noisy)", f"{run.noisy_total:,}"),
-        ("Synthetic rows", many),
         ("Columns", f"{len(release.schema.columns):,}"),
-        ("Sites", "pooled" if pools else f"{len(run.sites):,}"),
+        ("Sites", "pooled" if run.sites == ("pooled",) else f"{len(run.sites):,}"),
         ("Method", run.method),
         ("Pairs measured", f"{measured:,} of {len(release.schema.domain.pairs()):,}"),
-    )
-    return Page(
-        title="Report on a synthetic table",
-        lead=lead,
-        private=bool(private),
-        facts=facts,
-        sections=sections,
     )

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from heterofedsyn.hub.release import Release
-from heterofedsyn.report.blocks import Block, Picture, Section, Table, Text
-from heterofedsyn.report.heat import MOST_LINES, both, heat_map, limited, named, shown_names
+from heterofedsyn.report.blocks import Block, Halves, Picture, Section, Table, Text
+from heterofedsyn.report.heat import MOST_LINES, both, limited, shown_names, square_map
 from heterofedsyn.report.tree_picture import tree_picture
 from heterofedsyn.schema import Clique
 
@@ -34,7 +32,7 @@ def dependence_section(release: Release) -> Section:
             "Only measured pairs keep their dependence in the synthetic rows, and other pairs only "
             "what follows from them."
         ),
-        _scores_picture(release, scores, kept, measured),
+        *_maps(release, scores, kept, measured),
     ]
     if measured:
         blocks.append(tree_picture(release, kept))
@@ -53,73 +51,55 @@ def strengths(release: Release) -> dict[Clique, float]:
     return {pair: kept[pair] for pair in release.schema.domain.pairs() if pair in kept}
 
 
-def _scores_picture(
+def _maps(
     release: Release,
     scores: Mapping[Clique, float],
     kept: Mapping[Clique, float],
     measured: Sequence[Clique],
-) -> Picture:
+) -> list[Block]:
+    """What was seen at first, and what the model kept: two maps with the same columns."""
     names = release.schema.domain.names
     shown = shown_names(names, {**kept, **scores})
-    place = {name: i for i, name in enumerate(shown)}
-    values = np.full((len(shown), len(shown)), np.nan)
-    marks = []
-    most_score = max(scores.values(), default=0.0)
-    most_kept = max(kept.values(), default=0.0)
-    for (first, second), score in scores.items():
-        if first in place and second in place:
-            values[place[second], place[first]] = score / most_score if most_score else 0.0
-    for (first, second), weight in kept.items():
-        if first in place and second in place:
-            values[place[first], place[second]] = weight / most_kept if most_kept else 0.0
-    np.fill_diagonal(values, np.inf)
-    for first, second in measured:
-        if first in place and second in place:
-            marks.append((place[second], place[first]))
-    head = ("pair", "score", "measured", "dependence kept")
-    ranked = sorted(
-        {*scores, *kept}, key=lambda pair: (-(kept.get(pair, 0.0)), -(scores.get(pair, 0.0)), pair)
-    )
-    rows = tuple(
-        (
-            both(pair),
-            f"{scores[pair]:.4f}" if pair in scores else "",
-            "yes" if pair in kept else "no",
-            f"{kept[pair]:.4f}" if pair in kept else "",
+    about = limited(names, shown, "strongest pairs")
+    unit = "distance from independence"
+    pictures: list[Picture] = []
+    if scores:
+        caption = (
+            "A first look, from a coarse grid or a sketch of each pair's table. A dot: the pair "
+            f"was measured then. Empty cells: not scored.{about}"
         )
+        title = "Before: scores of pairs"
+        svg = square_map("fig-scores", title, shown, scores, unit, measured, "measured")
+        numbers = _listed("Pairs by score", scores, measured)
+        pictures.append(Picture("fig-scores", title, svg, caption, numbers))
+    if kept:
+        caption = (
+            "What the rows are drawn from, on the grid on which each pair was measured; 0 means "
+            f"that nothing stood out of the noise. Empty cells: not measured.{about}"
+        )
+        title = "After: dependence kept"
+        svg = square_map("fig-dependence", title, shown, kept, unit)
+        numbers = _listed("Pairs by dependence kept", kept, measured)
+        pictures.append(Picture("fig-dependence", title, svg, caption, numbers))
+    how = Text(
+        "Both maps show how far a pair is from independence: the Euclidean norm of the differences "
+        "between the frequencies in its table and those of independent columns. Each has a "
+        "scale of its own, because the grids differ: compare which pairs stand out, not how dark "
+        "they are." + ("" if scores else " This method published no scores of pairs.")
+    )
+    if len(pictures) == 2:
+        return [how, Halves((pictures[0], pictures[1]))]
+    return [how, *pictures]
+
+
+def _listed(what: str, values: Mapping[Clique, float], measured: Sequence[Clique]) -> Table:
+    """The pairs with the largest figures."""
+    ranked = sorted(values, key=lambda pair: (-values[pair], pair))
+    inside = {*measured}
+    rows = tuple(
+        (both(pair), f"{values[pair]:.4f}", "yes" if pair in inside else "no")
         for pair in ranked[:MOST_LINES]
     )
     more = len(ranked) - len(rows)
-    title = "Dependence of pairs"
-    ranked_kept = sorted(kept.items(), key=lambda item: -item[1])
-    strongest = named(ranked_kept[0][0]) if ranked_kept else "none"
-    svg = heat_map(
-        "fig-dependence",
-        title,
-        f"Heat map of {len(shown)} by {len(shown)} columns; {len(measured)} pairs are measured. "
-        f"The strongest dependence kept is that of {strongest}.",
-        shown,
-        shown,
-        values,
-        "share of the strongest, in each half",
-        marks,
-        "measured",
-    )
-    below = (
-        f"Below the diagonal: scores, up to {most_score:.3g}, with a dot where the pair was "
-        "measured."
-        if scores
-        else "Below the diagonal: a dot where the pair was measured; this method published no "
-        "scores of pairs."
-    )
-    caption = (
-        f"{below} Above it: the dependence that the model kept, up to {most_kept:.3g}; 0 means "
-        "that nothing stood out of the noise. Both are Euclidean norms: of the differences between "
-        "the frequencies in a pair's table and those of independent columns. But scores are taken "
-        "from a coarse grid or a sketch of the table, the dependence kept from the grid that was "
-        "measured, so one is not to be compared with the other. Empty cells: not scored, or not "
-        "measured."
-        f"{limited(names, shown, 'strongest pairs')}"
-    )
-    what = f"Pairs, the strongest first{f' ({more:,} more are in run.json)' if more > 0 else ''}"
-    return Picture("fig-dependence", title, svg, caption, Table(what, head, rows))
+    caption = f"{what}{f' ({more:,} more are in run.json)' if more > 0 else ''}"
+    return Table(caption, ("pair", "distance", "measured"), rows)

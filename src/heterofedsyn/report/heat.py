@@ -21,6 +21,9 @@ MOST_LINES = 120
 MOST_NAMES = 40
 """Names beside a heat map; more could not be read."""
 
+HALF = 540.0
+"""Width of a heat map, in pixels, unless it has too many columns for that."""
+
 _LETTER = 0.64
 """Width of a letter, on the generous side, as a share of its size."""
 
@@ -43,14 +46,17 @@ def heat_map(
         unit: what the colours say, shown beside the scale.
         marks: places (row, column) that get a dot.
     """
-    cell = min(30.0, max(14.0, 560 / max(1, len(columns))))
     down = [drawing.short(text, 22) for text in rows]
     across = [drawing.short(text, 22) for text in columns]
+    letters = max(len(text) for text in down)
+    wide = (HALF - 22 - _LETTER * drawing.TEXT * letters) / max(1, len(columns))
+    wide = min(90.0, max(14.0, wide))
+    cell = min(30.0, wide)
     size = min(float(drawing.TEXT), 0.74 * cell)
-    left = 14 + _LETTER * size * max(len(text) for text in down)
+    left = 14 + _LETTER * size * letters
     below = 14 + _LETTER * size * max(len(text) for text in across)
-    above = 48.0 if not marks else 66.0
-    inner_width, inner_height = cell * len(columns), cell * len(rows)
+    above = 66.0  # with or without marks, so that maps beside each other are level
+    inner_width, inner_height = wide * len(columns), cell * len(rows)
     width = max(left + inner_width + 8, left + 300)
     height = above + inner_height + below
     finite = values[np.isfinite(values)]
@@ -127,9 +133,15 @@ def _scale(axes: Axes, most: float, unit: str) -> None:
 
 
 def square_map(
-    name: str, title: str, shown: Sequence[str], values: Mapping[Clique, float], unit: str
+    name: str,
+    title: str,
+    shown: Sequence[str],
+    values: Mapping[Clique, float],
+    unit: str,
+    marked: Sequence[Clique] = (),
+    mark_meaning: str = "",
 ) -> str:
-    """A symmetric heat map of figures of pairs."""
+    """A symmetric heat map of figures of pairs, with a dot on each of those that are marked."""
     place = {name: i for i, name in enumerate(shown)}
     table: Floats = np.full((len(shown), len(shown)), np.nan)
     for (first, second), value in values.items():
@@ -141,7 +153,13 @@ def square_map(
         f"Heat map of {count(len(values), 'pair')} among {len(shown)} columns; the largest is "
         f"{named(worst)} with {values[worst]:.3f}."
     )
-    return heat_map(name, title, said, shown, shown, table, unit)
+    dots = [
+        (place[one], place[other])
+        for pair in marked
+        if pair[0] in place and pair[1] in place
+        for one, other in (pair, pair[::-1])
+    ]
+    return heat_map(name, title, said, shown, shown, table, unit, dots, mark_meaning)
 
 
 def shown_names(names: Sequence[str], weights: Mapping[Clique, float]) -> list[str]:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from heterofedsyn import drawing
 from heterofedsyn._words import PRIVATE_ROWS
-from heterofedsyn.report.blocks import Section
+from heterofedsyn.report.blocks import Glossary, Section
+from heterofedsyn.report.glossary import TERMS
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 MOST_ROWS = 300
 """Rows of a table that are shown."""
@@ -60,7 +66,11 @@ class Page:
     private: bool
     facts: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
-    foot: str = "This page is computed from the release alone and costs no privacy."
+    foot: str
+    first: Section | None = None
+    """Shown before anything else."""
+    brief: bool = False
+    """Whether it is to fit on two sheets of paper."""
 
 
 def render(page: Page) -> str:
@@ -75,6 +85,7 @@ def render(page: Page) -> str:
     )
     environment.filters["drawn"] = Markup  # written by our own writer, which escapes all text
     environment.filters["fit"] = drawing.short
+    environment.filters["linked"] = Links(page)
     template = environment.from_string((place / "page.html").read_text("utf-8"))
     style = (place / "page.css").read_text("utf-8") + _figure_colours()
     return template.render(
@@ -85,6 +96,45 @@ def render(page: Page) -> str:
         most_rows=MOST_ROWS,
         most_facts=MOST_FACTS,
     )
+
+
+class Links:
+    """Writes text with each word of the glossary as a link, the first time in a section."""
+
+    def __init__(self, page: Page) -> None:
+        explained = {
+            name
+            for section in page.sections
+            for block in section.blocks
+            if isinstance(block, Glossary)
+            for name, _, _ in block.items
+        }
+        self._names = {
+            word.lower(): term.name
+            for term in TERMS
+            if term.name in explained
+            for word in (term.word, *term.others)
+        }
+        longest_first = sorted(self._names, key=lambda word: (-len(word), word))
+        self._words = re.compile(
+            rf"\b({'|'.join(map(re.escape, longest_first)) or '(?!)'})\b", re.IGNORECASE
+        )
+        self._seen: set[tuple[str, str]] = set()
+
+    def __call__(self, text: str, section: str, most: int = 2000) -> Markup:
+        """The text, escaped and cut, in a section of this name."""
+        import markupsafe
+
+        def link(found: re.Match[str]) -> str:
+            name = self._names[found[1].lower()]
+            if (section, name) in self._seen:
+                return found[0]
+            self._seen.add((section, name))
+            return f'<a class="term" href="#{name}">{found[0]}</a>'
+
+        return markupsafe.Markup(
+            self._words.sub(link, str(markupsafe.escape(drawing.short(text, most))))
+        )
 
 
 def _figure_colours() -> str:

@@ -35,6 +35,9 @@ MOST_SITES = 40
 MOST_STAGES = 11
 """Stages that are told apart."""
 
+STRONG, MODERATE = 1.0, 3.0
+"""Epsilons up to which a promise is called so."""
+
 SIMULATED = (
     "Simulated noise: this release was made with a noise seed, for research. Anyone with the seed, "
     "which is in run.json, can undo the noise, so none of the promises below protects anybody. Do "
@@ -139,8 +142,8 @@ def _promise(statement: PrivacyStatement, unit: str) -> str:
         f"Whether or not the data of one {unit} were used, every possible release would have come "
         "out with almost the same chance. So nobody can tell with confidence from these files "
         f"whether a {unit.partition(' ')[0]} was in the tables or what it said, whatever else they "
-        "know and however much they compute. The files of this release, this page among them, are "
-        "made from noisy answers alone."
+        "know and however much they compute. The files of this release, report.html among them, "
+        "are made from noisy answers alone."
     )
 
 
@@ -148,15 +151,18 @@ def _factor(statement: PrivacyStatement) -> str:
     return (
         f"“Almost” is epsilon = {statement.epsilon:g}: the odds of any guess change by a factor of "
         f"at most {bound(statement.epsilon)}, except with a chance of about "
-        f"delta = {statement.delta:g}. "
-        + (
-            "That is a strong promise."
-            if statement.epsilon <= 1
-            else "That is a moderate promise."
-            if statement.epsilon <= 3
-            else "That is a weak promise: such odds tell a lot."
-        )
+        f"delta = {statement.delta:g}. That is a {strength(statement.epsilon)} promise"
+        f"{': such odds tell a lot' if statement.epsilon > MODERATE else ''}."
     )
+
+
+def strength(epsilon: float) -> str:
+    """What to call a promise.
+
+    >>> strength(1.0), strength(2.0), strength(5.0)
+    ('strong', 'moderate', 'weak')
+    """
+    return "strong" if epsilon <= STRONG else "moderate" if epsilon <= MODERATE else "weak"
 
 
 def bound(epsilon: float) -> str:

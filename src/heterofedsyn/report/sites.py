@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heterofedsyn import drawing
 from heterofedsyn.hub.release import Release
+from heterofedsyn.hub.release.differences import AttributeDifference, SiteSummary
 from heterofedsyn.report.blocks import Block, Picture, Section, Table, Text
 from heterofedsyn.report.heat import MOST_NAMES, heat_map
 
 TITLE = "How sites differ"
-CLEAR = 2.0
-"""Times its chance level from which a difference is marked."""
+CHANCE = 0.05
+"""Chance of any mark at all where all rows come from one population."""
 
 
 def site_section(release: Release) -> Section:
@@ -25,7 +29,7 @@ def site_section(release: Release) -> Section:
     shown = differences[:MOST_NAMES]
     values = np.array([[d.distance for d in site.attributes] for site in shown]).T
     noise = np.array([[d.noise for d in site.attributes] for site in shown]).T
-    clear = values > CLEAR * noise
+    clear = marked(differences)
     strongest = np.argsort(-values.max(axis=1, initial=0.0), kind="stable")[:MOST_NAMES]
     places = sorted(int(i) for i in strongest)
     blocks: list[Block] = [
@@ -44,15 +48,18 @@ def site_section(release: Release) -> Section:
                     site.site,
                     f"{site.total:,}",
                     f"{2 * site.total_error:,.0f}",
-                    f"{sum(d.distance > CLEAR * d.noise for d in site.attributes)} of "
-                    f"{len(site.attributes)}",
+                    f"{int(own.sum())} of {len(site.attributes)}",
                 )
-                for site in differences
+                for site, own in zip(differences, clear.T, strict=True)
             ),
         ),
     ]
     if places:
-        marks = [(row, int(c)) for row, i in enumerate(places) for c in np.flatnonzero(clear[i])]
+        marks = [
+            (row, int(c))
+            for row, i in enumerate(places)
+            for c in np.flatnonzero(clear[i, : len(shown)])
+        ]
         top = np.unravel_index(int(values.argmax()), values.shape)
         title = "Distance of each site from the others"
         svg = heat_map(
@@ -66,7 +73,7 @@ def site_section(release: Release) -> Section:
             values[places],
             "distance of distributions",
             marks,
-            f"more than {CLEAR:g} times its chance level",
+            "more than chance explains",
         )
         rows = tuple(
             (drawing.short(names[i], 40), site.site, f"{values[i, c]:.4f}", f"{noise[i, c]:.4f}")
@@ -77,15 +84,45 @@ def site_section(release: Release) -> Section:
         )
         caption = (
             "Colour: Euclidean distance between the distribution of a column at one site and at "
-            "all others, over at most eight groups of values. A dot marks distances above twice "
-            "their chance level. If the rows of all sites came one by one from one population, "
-            "about one cell in a hundred would get a dot, so a single dot among many proves little."
+            "all others, over at most eight groups of values. A dot marks what neither noise nor "
+            f"luck explains, corrected for all {clear.size:,} comparisons (Holm): if the rows of "
+            "all sites came one by one from one population, the chance of any dot at all would be "
+            f"about {100 * CHANCE:g} %. Colour says how much a difference matters, a dot only "
+            "that it is there."
         )
         head = ("column", "site", "distance", "chance level")
         blocks.append(Picture("fig-sites", title, svg, caption, Table(title, head, rows, words=2)))
     if len(differences) > len(shown):
         blocks.append(Text(f"The first {len(shown)} of {len(differences)} sites are drawn."))
     return Section("sites", TITLE, tuple(blocks))
+
+
+def marked(differences: Sequence[SiteSummary]) -> NDArray[np.bool_]:
+    """Which differences chance does not explain, for every column (down) and site (across).
+
+    The squared distance, less its mean and in its standard deviations by chance, is at most as
+    often large as that of a chi-square with one degree of freedom, which has the longest tail of
+    all sums of squares. Holm's steps keep the chance of any mistake at `CHANCE`, however the
+    comparisons depend on each other.
+    """
+    chances = np.array([[_chance(each) for each in site.attributes] for site in differences]).T
+    order = np.argsort(chances, axis=None, kind="stable")
+    steps = np.minimum.accumulate(
+        chances.ravel()[order] <= CHANCE / (chances.size - np.arange(chances.size))
+    )
+    kept = np.zeros(chances.size, dtype=bool)
+    kept[order] = steps
+    return kept.reshape(chances.shape)
+
+
+def _chance(difference: AttributeDifference) -> float:
+    """The chance of such a distance, or a larger one, where there is no difference."""
+    if difference.distance <= 0:
+        return 1.0
+    if difference.noise <= 0:
+        return 0.0
+    deviations = (difference.distance / difference.noise) ** 2
+    return math.erfc(math.sqrt((1 + math.sqrt(2) * deviations) / 2))
 
 
 def _why_not(release: Release) -> str:

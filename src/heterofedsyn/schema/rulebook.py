@@ -170,6 +170,13 @@ class Rulebook:
             return np.zeros(self.domain.size(name), np.int64)
         return alike(masks)
 
+    def source_of(self, name: str) -> str:
+        """The column that another follows from, over however many rules; itself if from none."""
+        sources = {rule.target: rule.source for rule, _ in self.derived}
+        while name in sources:
+            name = sources[name]
+        return name
+
     def levels(self, name: str) -> tuple[Integers, ...]:
         """What a column determines: for every code a group, with the fewest groups first."""
         maps = {name: np.arange(self.domain.size(name))}

@@ -29,6 +29,7 @@ from heterofedsyn.hub.release import large_delta
 from heterofedsyn.marginals import Counts
 from heterofedsyn.privacy.budget import Conversion, check_usual_delta
 from heterofedsyn.protocol import Plan
+from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.plan import Hiding
 from heterofedsyn.schema import Encoded, EncodedTable, Fit, Schema, encode
 from heterofedsyn.schema.table import columns_of
@@ -60,6 +61,7 @@ class FederatedSynthesizer:
             of each hangs; all of them unless given. Here nobody is ever missing.
         unit: a column that identifies a person, if one person may have several rows, all of them
             at one site.
+        about: `title`, `purpose` and `contact` of the study, for its release and report.
         noise_seed: reproducible noise, for research only: anyone with the seed can undo it.
         allow_large_delta: take a delta of 0.01 or more, which protects few.
     """
@@ -79,6 +81,7 @@ class FederatedSynthesizer:
         conversion: str = Conversion.TIGHT,
         unit: str | None = None,
         max_rows_per_unit: int = 1,
+        about: Mapping[str, str] | None = None,
         noise_seed: int | None = None,
         allow_large_delta: bool = False,
     ) -> None:
@@ -107,6 +110,7 @@ class FederatedSynthesizer:
             "method": self._method.name,
             "settings": settings_of(self._method),
             "seed": self._seed,
+            "about": About.of(about or {}),
         }
         fewest = name_sites(range(min(self._hiding.fewest(), MOST_SITES)))
         with suppress(PrivacyRefusal):  # noise hangs on the number of sites, which fit knows
@@ -325,13 +329,17 @@ class FederatedSynthesizer:
             raise UsageError("nothing has been fitted yet; call fit() first")
         return self._release
 
-    def sample(self, rows: int | None = None, seed: int | None = None) -> pa.Table:
+    def sample(
+        self, rows: int | None = None, seed: int | None = None, *, where: str | None = None
+    ) -> pa.Table:
         """Synthetic rows; the noisy total unless asked."""
-        return self.release.sample(rows, seed)
+        return self.release.sample(rows, seed, where=where)
 
-    def batches(self, rows: int | None = None, seed: int | None = None) -> Iterator[pa.Table]:
+    def batches(
+        self, rows: int | None = None, seed: int | None = None, *, where: str | None = None
+    ) -> Iterator[pa.Table]:
         """The rows of `sample`, a part at a time: memory does not grow with their number."""
-        return self.release.batches(rows, seed)
+        return self.release.batches(rows, seed, where=where)
 
     def save(
         self,

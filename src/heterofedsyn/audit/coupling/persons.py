@@ -327,7 +327,10 @@ def _one_row(seed: int) -> str:
             if many[person] > most and moved.any():
                 worst = max(worst, _within(plan, query, rows, fewer, most, seed))
     require(worst > 0, "no row of a person moved anything")
-    return f"{asked} rows removed; within a person {float(worst):.3f} of the charge at most"
+    return (
+        f"{asked} rows removed; another row of a person in its place moves {float(worst):.3f} "
+        "times the charge, of 4 that are allowed"
+    )
 
 
 def _within(

@@ -7,6 +7,7 @@ up in exact fractions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from fractions import Fraction
@@ -17,21 +18,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import numpy as np
 
-from heterofedsyn._arrays import stream
+from heterofedsyn._arrays import Floats, Integers, stream
 from heterofedsyn._words import count
 from heterofedsyn.audit import oracle
 from heterofedsyn.audit.cases import (
-    CANARIES,
-    FIRST,
-    LAST,
-    ROWS,
     Case,
     Transcript,
     carry,
     cases,
     deal,
-    people,
-    person,
 )
 from heterofedsyn.audit.coupling.answers import (
     Examined,
@@ -58,8 +53,9 @@ from heterofedsyn.audit.fixtures import (
 from heterofedsyn.audit.patches import patched
 from heterofedsyn.marginals import Flat, Sketched, SketchKind, Statistic, counting
 from heterofedsyn.privacy.noise import SimulatedNoise
+from heterofedsyn.privacy.trust import Local
 from heterofedsyn.protocol import Plan, Query
-from heterofedsyn.schema import EncodedTable
+from heterofedsyn.schema import Domain, EncodedTable
 from heterofedsyn.schema import decode as decode_rows
 from heterofedsyn.simulate.run import run_study
 from heterofedsyn.site import Site
@@ -71,24 +67,40 @@ _LARGE = (300, 300, *(3,) * 10)
 _LARGE_ROWS = 66_000
 """Sizes of attributes and rows that several threads count; a pair has 90,000 cells."""
 
+_MOST_RECORDS = 10**6
+"""Of a schema, that are looked at one by one."""
+
 _ON_DISK = (Case("wavetree"), Case("fedprivsyn", {"sketch": "gaussian"}, rows_per_unit=3))
 
 
-def checks(effort: Effort, seed: int) -> Iterator[Check]:
-    """One check for each study, in memory and at an agent, and for every kind of statistic."""
-    for case in cases(every=effort.every_study):
+_AT_AGENTS = ("all rare", "nulls", "a row that does not fit")
+"""Canaries that agents are tried with, which are slower than sites in memory."""
+
+
+def checks(effort: Effort, seed: int, own: Case | None = None) -> Iterator[Check]:
+    """One check for each study, in memory and at an agent, and for every kind of statistic.
+
+    Args:
+        own: a study that takes the place of the built-in ones.
+    """
+    for case in (own,) if own else cases(every=effort.every_study):
         yield case.name, partial(_in_memory, case, seed)
     yield "every kind, every record", partial(_every_record, seed)
     yield "a large table", partial(_large, seed)
-    for case in _ON_DISK:
+    for case in _alone(own) if own else _ON_DISK:
         yield f"agent: {case.name}", partial(_on_disk, case, seed)
 
 
-def release_checks(effort: Effort, seed: int) -> Iterator[Check]:
-    """What is published."""
+def release_checks(effort: Effort, seed: int, own: Case | None = None) -> Iterator[Check]:
+    """What is published, of the built-in studies or of one that takes their place."""
     released = (Case("wavetree"), Case("fedprivsyn")) if effort.every_study else (Case("wavetree"),)
-    for case in released:
+    for case in _alone(own) if own else released:
         yield f"release of {case.name}", partial(_release, case, seed)
+
+
+def _alone(case: Case) -> tuple[Case, ...]:
+    """The study, if its sites answer one by one: an agent, or a simulation, carries it as it is."""
+    return (case,) if case.trust == Local.name and not case.conducted.pools else ()
 
 
 Open: TypeAlias = Callable[["pa.Table", Plan], AbstractContextManager[Charging]]
@@ -102,7 +114,7 @@ def _in_memory(case: Case, seed: int) -> str:
         site = Site(name, case.encoded(rows), plan, noise, trust=plan.trust_model)
         return nullcontext(InMemory(site))
 
-    return _couple(case, open_site, tuple(CANARIES), seed)
+    return _couple(case, open_site, tuple(case.canaries), seed)
 
 
 def _on_disk(case: Case, seed: int) -> str:
@@ -110,7 +122,8 @@ def _on_disk(case: Case, seed: int) -> str:
         noise = SimulatedNoise(seed, plan.sites[0])
         return serving(case.public, rows, plan, noise=noise)
 
-    return _couple(case, open_site, ("all rare", "nulls", "a row that does not fit"), seed)
+    some = [name for name in _AT_AGENTS if name in case.canaries]
+    return _couple(case, open_site, some, seed)
 
 
 def _every_record(seed: int) -> str:
@@ -164,7 +177,7 @@ def _large(seed: int) -> str:
 def _study(case: Case, seed: int) -> tuple[Plan, pa.Table, Transcript]:
     """The plan, the rows of its first site, and the study on them."""
     plan = case.plan(seed)
-    rows = people(ROWS, seed)
+    rows = case.people(case.rows, seed)
     dealt = [rows] if len(plan.sites) == 1 else deal(rows, len(plan.sites))
     trust = plan.trust_model
     sites = {
@@ -187,15 +200,16 @@ def _couple(case: Case, open_site: Open, canaries: Sequence[str], seed: int) -> 
     said = [said[plan.sites[0]] for said in transcript.replies if plan.sites[0] in said]
     require([one.reply for one in without] == said, "the same query and noise gave other bytes")
     worst = _worst(queries, without, case)
-    added = {canary: [CANARIES[canary]] * (case.rows_per_unit + 2) for canary in canaries}
+    first, last = case.corners
+    added = {canary: [case.canaries[canary]] * (case.rows_per_unit + 2) for canary in canaries}
     added["the longest rows of sketches"] = [worst] * (case.rows_per_unit + 2)
     if case.rows_per_unit > 1:
-        added["rows that differ"] = [worst, FIRST, LAST, FIRST, LAST]
+        added["rows that differ"] = [worst, first, last, first, last]
     else:
         added = {canary: rows[:1] for canary, rows in added.items()}
     most = Fraction(0)
     for canary, rows in added.items():
-        larger = pa.concat_tables([own, person(rows, own)])
+        larger = pa.concat_tables([own, case.person(rows, own)])
         with open_site(larger, plan) as site:
             within = [examine(site, query, case.encoded(larger), plan, seed) for query in queries]
             loss = Fraction(0)
@@ -218,21 +232,42 @@ def _couple(case: Case, open_site: Open, canaries: Sequence[str], seed: int) -> 
 
 
 def _worst(queries: Sequence[Query], answers: Sequence[Examined], case: Case) -> dict[str, object]:
-    """The record that moves all sketches most, found among all records of the schema."""
+    """The record that moves all sketches most, found among all records of the schema.
+
+    Where they are too many to be looked at one by one, each column in turn takes its worst value.
+    """
     domain = case.encoding.domain
-    moved = np.zeros(domain.sizes)
+    moved: list[Floats] = []
     for query, one in zip(queries, answers, strict=True):
         for part, sigma in zip(query.parts, one.sigmas, strict=True):
             if isinstance(part.statistic, Sketched):
                 names = part.statistic.attributes
                 shape = [domain.size(n) if n in names else 1 for n in domain.names]
                 rows = oracle.squared_rows(part.statistic, domain) / sigma**2
-                moved += rows.reshape(shape)
-    codes = np.array(np.unravel_index(int(moved.argmax()), domain.sizes))[:, None]
+                moved.append(rows.reshape(shape))
+    if math.prod(domain.sizes) <= _MOST_RECORDS:
+        whole = sum(moved, np.zeros(domain.sizes))
+        codes = np.array(np.unravel_index(int(whole.argmax()), domain.sizes))[:, None]
+    else:
+        codes = _in_turn(moved, domain)[:, None]
     table = EncodedTable.from_codes(domain, codes)
     rows = decode_rows(case.encoding, table, stream(0, "the worst record"))
     record: dict[str, object] = rows.to_pylist()[0]
     return record
+
+
+def _in_turn(moved: Sequence[Floats], domain: Domain) -> Integers:
+    """Codes of a record, column by column the value that moves most with the others as they are."""
+    codes = np.zeros(len(domain.sizes), dtype=np.int64)
+    for _ in range(2):
+        for place, size in enumerate(domain.sizes):
+            gain = np.zeros(size)
+            for rows in moved:
+                if rows.shape[place] > 1:
+                    at = [int(min(c, n - 1)) for c, n in zip(codes, rows.shape, strict=True)]
+                    gain += np.moveaxis(rows, place, -1)[tuple(at[:place] + at[place + 1 :])]
+            codes[place] = int(gain.argmax())
+    return codes
 
 
 def _release(case: Case, seed: int) -> str:
@@ -240,8 +275,11 @@ def _release(case: Case, seed: int) -> str:
     import pyarrow as pa
 
     plan, own, transcript = _study(case, seed)
-    tables = [case.encoded(rows) for rows in deal(people(ROWS, seed), len(plan.sites))]
-    larger = [case.encoded(pa.concat_tables([own, person([LAST], own)])), *tables[1:]]
+    tables = [case.encoded(rows) for rows in deal(case.people(case.rows, seed), len(plan.sites))]
+    larger = [
+        case.encoded(pa.concat_tables([own, case.person([case.corners[1]], own)])),
+        *tables[1:],
+    ]
     releases = [
         run_study(case.encoding, plan, case.conducted, tables, noise_seed=seed),
         transcript.release,

@@ -71,7 +71,7 @@ def render(out: Path, note: Note) -> Path:
     folder = data_folder()
     if folder is None:
         note("note: without the paper's tables the figures that show rows stay as they are")
-    return write_page(out, read_identity(out), folder.resolve() if folder else None)
+    return write_page(out, read_identity(out, Identity), folder.resolve() if folder else None)
 
 
 def _check(name: str, value: int | None, most: int) -> None:

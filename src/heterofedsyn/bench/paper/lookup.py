@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +53,10 @@ class Lookup:
             else:
                 values[figure.cell, figure.metric].append(float(figure.value))
         return cls(kept, dict(values), refusals)
+
+    def of_seeds(self, seeds: Container[int]) -> Lookup:
+        """Those figures alone that were drawn with these noise seeds."""
+        return Lookup.of(figure for figure in self.figures if figure.seed in seeds)
 
     def mean(self, cell: Cell, metric: str) -> Mean | None:
         """The mean of a metric, or None if it was not measured."""

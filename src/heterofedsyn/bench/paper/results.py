@@ -7,10 +7,11 @@ import fcntl
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 from heterofedsyn._files import check_place, file_written_whole
 from heterofedsyn._version import __version__
@@ -63,13 +64,28 @@ class Identity:
     seed: int
     quick: bool
 
+    def __str__(self) -> str:
+        return f"{'with' if self.quick else 'without'} --quick and --seed {self.seed}"
+
+
+class Continued(Protocol):
+    """What must be equal for a later run to continue a folder: a dataclass, kept as JSON."""
+
+    @property
+    def seed(self) -> int:
+        """Of the first repetition's noise, in thousands."""
+        ...
+
+
+Asked = TypeVar("Asked", bound=Continued)
+
 
 @dataclass(eq=False)
-class Results:
+class Results(Generic[Asked]):
     """The folder of one benchmark, locked while it is held; see `opened`."""
 
     folder: Path
-    identity: Identity
+    identity: Asked
     memberships: Mapping[Cell, tuple[str, ...]]
     _lines: list[tuple[str, ...]] = field(default_factory=list)
 
@@ -135,14 +151,20 @@ def read_figures(folder: Path) -> list[Figure]:
 
 @contextmanager
 def opened(
-    folder: Path, identity: Identity, memberships: Mapping[Cell, tuple[str, ...]]
-) -> Iterator[Results]:
+    folder: Path,
+    identity: Asked,
+    memberships: Mapping[Cell, tuple[str, ...]],
+    otherwise: str = "name another --out",
+) -> Iterator[Results[Asked]]:
     """The results of a folder, new or to be continued, while nobody else writes there.
+
+    Args:
+        otherwise: what to do if the folder holds another run.
 
     Raises:
         UsageError: if the folder holds something else, or a run with another seed or extent.
     """
-    _check(folder, identity)
+    _check(folder, identity, otherwise)
     folder.mkdir(parents=True, exist_ok=True)
     record = folder / "run.json"
     if not record.exists():
@@ -162,34 +184,32 @@ def opened(
         yield results
 
 
-def read_identity(folder: Path) -> Identity:
-    """What a folder of results was made with.
+def read_identity(folder: Path, kind: Callable[..., Asked]) -> Asked:
+    """What a folder of results was made with, as an identity of this kind.
 
     Raises:
         DataError: if it is no folder of results.
     """
     record = folder / "run.json"
     try:
-        return Identity(**json.loads(record.read_text("utf-8")))
+        return kind(**json.loads(record.read_text("utf-8")))
     except OSError:
         raise DataError(f"{folder} holds no results; run without --render-only first") from None
     except (ValueError, TypeError):
         raise DataError(f"{record} is damaged; name another --out") from None
 
 
-def _check(folder: Path, identity: Identity) -> None:
+def _check(folder: Path, identity: Continued, otherwise: str) -> None:
     check_place(folder)
     record = folder / "run.json"
     if not record.exists():
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"{folder} holds something else than results; name another --out")
         return
-    begun = read_identity(folder)
+    begun = read_identity(folder, type(identity))
     if begun != identity:
-        quick = "with --quick" if begun.quick else "without --quick"
         raise UsageError(
-            f"{folder} holds a run {quick} and --seed {begun.seed}; ask for the same to continue "
-            "it, or name another --out"
+            f"{folder} holds a run {begun}; ask for the same to continue it, or {otherwise}"
         )
 
 

@@ -13,8 +13,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any, Protocol
 
 from heterofedsyn.bench.paper.experiments import (
     COST,
@@ -30,6 +32,15 @@ from heterofedsyn.bench.paper.work import run_item
 from heterofedsyn.errors import HeterofedsynError
 
 Note = Callable[[str], None]
+
+
+class Work(Protocol):
+    """What is done with an item."""
+
+    def __call__(self, item: Item, *, noise_seed: int) -> Block:
+        """Its figures."""
+        ...
+
 
 USUAL_SECONDS = {
     SCORES: {"adult": 1.2, "shoppers": 0.8},
@@ -77,23 +88,40 @@ def run(request: Request, note: Note, after: Callable[[Block], None] = lambda bl
         after: is told every item once it is kept.
     """
     with opened(request.folder, request.identity, memberships(request.identity)) as results:
-        wanted = plan_items(request)
-        done = results.done()
-        left = [item for item in wanted if item.key not in done]
-        note(f"{len(wanted):,} items, {len(wanted) - len(left):,} of them done already")
-        clock = _Clock(left, note)
-        failures = []
-        with closing(_outcomes(left, results, request)) as outcomes:
-            for outcome in outcomes:
-                if isinstance(outcome, Block):
-                    results.append(outcome)
-                    clock.tick(outcome)
-                    after(outcome)
-                else:
-                    note(f"  failed: {outcome}")
-                    failures.append(outcome)
-        results.sort()
-        return Ended(len(wanted), len(left) - len(failures), tuple(failures))
+        work = partial(run_item, folder=request.data)
+        return carry_out(plan_items(request), results, work, request.jobs, note, after)
+
+
+def carry_out(
+    wanted: Sequence[Item],
+    results: Results[Any],
+    work: Work,
+    jobs: int,
+    note: Note,
+    after: Callable[[Block], None] = lambda block: None,
+) -> Ended:
+    """Do those items that the results lack, on so many cores, and keep each as it is done.
+
+    Args:
+        work: does an item with its noise seed; other processes must be able to import it.
+        after: is told every item once it is kept.
+    """
+    done = results.done()
+    left = [item for item in wanted if item.key not in done]
+    note(f"{len(wanted):,} items, {len(wanted) - len(left):,} of them done already")
+    clock = _Clock(left, note)
+    failures = []
+    with closing(_outcomes(left, results, work, jobs)) as outcomes:
+        for outcome in outcomes:
+            if isinstance(outcome, Block):
+                results.append(outcome)
+                clock.tick(outcome)
+                after(outcome)
+            else:
+                note(f"  failed: {outcome}")
+                failures.append(outcome)
+    results.sort()
+    return Ended(len(wanted), len(left) - len(failures), tuple(failures))
 
 
 def memberships(identity: Identity) -> dict[Cell, tuple[str, ...]]:
@@ -169,20 +197,22 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
-def _outcomes(left: Sequence[Item], results: Results, request: Request) -> Generator[Block | str]:
+def _outcomes(
+    left: Sequence[Item], results: Results[Any], work: Work, jobs: int
+) -> Generator[Block | str]:
     """Every item's figures as they are ready, or a line on why there are none."""
     seeds = {item.key: results.noise_seed(item.repetition) for item in left}
-    if request.jobs == 1 or len(left) <= 1:
+    if jobs == 1 or len(left) <= 1:
         for item in left:
-            yield _attempt(item, request.data, seeds[item.key])
+            yield _attempt(item, work, seeds[item.key])
         return
-    with _workers(request.jobs) as pool:
+    with _workers(jobs) as pool:
         waiting = iter(left)
         running: set[Future[Block | str]] = set()
         while True:
             # Few items are handed out ahead, so that a stop does not wait for many.
-            for item in islice(waiting, 2 * request.jobs - len(running)):
-                running.add(pool.submit(_attempt, item, request.data, seeds[item.key]))
+            for item in islice(waiting, 2 * jobs - len(running)):
+                running.add(pool.submit(_attempt, item, work, seeds[item.key]))
             if not running:
                 return
             ready, running = wait(running, return_when=FIRST_COMPLETED)
@@ -196,10 +226,10 @@ def _outcomes(left: Sequence[Item], results: Results, request: Request) -> Gener
                     ) from None
 
 
-def _attempt(item: Item, data: Path, noise_seed: int) -> Block | str:
+def _attempt(item: Item, work: Work, noise_seed: int) -> Block | str:
     """An item's figures; something unforeseen ends the item, not the run."""
     try:
-        return run_item(item, data, noise_seed)
+        return work(item, noise_seed=noise_seed)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from heterofedsyn.bench.paper.experiments import (
 )
 from heterofedsyn.bench.paper.results import REFUSED, Block, Item, Value
 from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, SimulatedNoiseWarning, UsageError
-from heterofedsyn.evaluation import Evaluator, cache_folder
+from heterofedsyn.evaluation import Evaluator, Scores, cache_folder
 from heterofedsyn.schema import Schema
 from heterofedsyn.simulate import FederatedSynthesizer
 from heterofedsyn.simulate.run import RoundReport
@@ -51,11 +51,16 @@ KEPT = (
 
 def run_item(item: Item, folder: Path, noise_seed: int) -> Block:
     """The figures of one item; work that is declined gives the reason in one word."""
+    return block_of(item, lambda: _figures(item, folder, noise_seed))
+
+
+def block_of(item: Item, work: Callable[[], Mapping[str, Value]]) -> Block:
+    """What some work gave, or why it was declined, and the time it took."""
     start = time.process_time()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SimulatedNoiseWarning)
-            figures = _figures(item, folder, noise_seed)
+            figures = work()
     except HeterofedsynError as error:
         figures = {f"{REFUSED}.{item.kind}": _word(error)}
     return Block(item, figures, round(time.process_time() - start, 3))
@@ -75,10 +80,15 @@ def synthesize(cell: Cell, folder: Path, noise_seed: int) -> tuple[pa.Table, dic
         trust=cell.trust,
         noise_seed=noise_seed,
     )
+    return study_of(synthesizer, cell, private_files(folder, cell.table), noise_seed)
+
+
+def study_of(
+    synthesizer: FederatedSynthesizer, cell: Cell, rows: Sequence[object], noise_seed: int
+) -> tuple[pa.Table, dict[str, float]]:
+    """Synthetic rows of a study over rows dealt to sites; its pairs, and bytes a site sent."""
     reports: list[RoundReport] = []
-    tables = synthesizer.split(
-        synthesizer.encode(private_files(folder, cell.table)), cell.sites, cell.split
-    )
+    tables = synthesizer.split(synthesizer.encode(rows), cell.sites, cell.split)
     synthesizer.fit_encoded(name_sites(tables), watch=reports.append)
     senders = {name for report in reports for name in report.sent}
     sent = sum(many for report in reports for many in report.sent.values())
@@ -123,9 +133,14 @@ def _figures(item: Item, folder: Path, noise_seed: int) -> Mapping[str, Value]:
         return measure_cost(item.cell, folder, noise_seed)
     rows, facts = synthesize(item.cell, folder, noise_seed)
     scores = _evaluator(folder, item.cell.table).score(rows, measures=MEASURED[item.kind])
-    scored = dict(_flat(scores.to_dict()))
-    kept = {name: scored[name] for name in KEPT if name in scored}
+    kept = kept_of(scores)
     return {**kept, **facts} if item.kind == SCORES else kept
+
+
+def kept_of(scores: Scores) -> dict[str, Value]:
+    """The scores that are kept, by dotted names."""
+    scored = dict(_flat(scores.to_dict()))
+    return {name: scored[name] for name in KEPT if name in scored}
 
 
 def _flat(scores: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

@@ -68,6 +68,12 @@ class Model:
         """The noisy number of records."""
         return sum(targets.total for targets in self.targets)
 
+    @property
+    def pairs(self) -> tuple[Clique, ...]:
+        """The pairs of columns that were measured together, in every population."""
+        first, *others = (targets.pairs for targets in self.targets)
+        return tuple(pair for pair in first if all(pair in own for own in others))
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:

@@ -128,10 +128,7 @@ def forced_flat(schema: Schema, measure: str) -> tuple[Clique, ...]:
 
 def _measured(schema: Schema, name: str) -> str:
     """The column by which one is measured."""
-    sources = {rule.target: rule.source for rule, _ in schema.rulebook.derived}
-    at = name
-    while at in sources:
-        at = sources[at]
+    at = schema.rulebook.source_of(name)
     if at in (column.name for column in schema.columns) and at not in schema.domain.names:
         raise UsageError(
             f"measure: column {name!r} is a key, which is never measured; leave it out"

@@ -77,7 +77,7 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
         tuple(output.name for output in question.outputs if output.is_key),
         tuple(cells),
         pairs,
-        (*_notes(question, pairs, model), *favoured, *_without_interval(cells)),
+        (*_notes(question, schema, pairs, model), *favoured, *_without_interval(cells)),
         len(others),
     )
 
@@ -150,22 +150,14 @@ def half_width(estimate: float, drawn: Floats) -> float:
 
 def _canonical(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
     """The measured columns behind columns: what is determined is known by what determines it."""
-    source = {rule.target: rule.source for rule, _ in schema.rulebook.derived}
-    found = []
-    for name in names:
-        own = name
-        while own in source:
-            own = source[own]
-        found.append(own)
-    return schema.domain.clique(*dict.fromkeys(found)) if found else ()
+    found = dict.fromkeys(map(schema.rulebook.source_of, names))
+    return schema.domain.clique(*found) if found else ()
 
 
 def _pairs(names: Sequence[str], schema: Schema, model: Model) -> dict[Clique, bool]:
     columns = _canonical(names, schema)
-    return {
-        (a, b): all((a, b) in targets.pairs for targets in model.targets)
-        for a, b in combinations(columns, 2)
-    }
+    measured = {*model.pairs}
+    return {pair: pair in measured for pair in combinations(columns, 2)}
 
 
 def _basis(output: Output, schema: Schema, model: Model) -> Basis:
@@ -175,13 +167,15 @@ def _basis(output: Output, schema: Schema, model: Model) -> Basis:
     return "measured"
 
 
-def _notes(question: Question, pairs: Mapping[Clique, bool], model: Model) -> tuple[str, ...]:
+def _notes(
+    question: Question, schema: Schema, pairs: Mapping[Clique, bool], model: Model
+) -> tuple[str, ...]:
     notes = [
         f"{a} and {b} were not measured together: read this as a guess"
         for (a, b), measured in pairs.items()
         if not measured
     ]
-    if any(len(output.columns) > 2 for output in _figures(question)):
+    if any(len(_canonical(o.columns, schema)) > 2 for o in _figures(question)):
         notes.append(
             "more than two columns: each pair may be measured, but how three go together was not"
         )

@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heterofedsyn._words import count
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.release import sampling
 from heterofedsyn.hub.release.accuracy import Accuracy, accuracy_of
+from heterofedsyn.hub.release.facts import facts_of
 from heterofedsyn.hub.release.folder import check_target, copy, read, write
+from heterofedsyn.hub.release.lines import html_of, text_of
 from heterofedsyn.hub.release.run_record import RunRecord
 from heterofedsyn.hub.release.statement import PrivacyStatement
+from heterofedsyn.hub.release.where import Where
 from heterofedsyn.schema import Schema
 
 if TYPE_CHECKING:
@@ -43,33 +47,59 @@ class Release:
     files: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of the files beside the model, as it vouches for them; empty if never saved."""
 
+    def __str__(self) -> str:
+        return text_of((), facts_of(self), words=2)
+
+    def __repr__(self) -> str:
+        columns = count(len(self.schema.columns), "column")
+        return f"<Release by {self.run.method!r}: {columns}, {self.privacy.guarantee}>"
+
+    def _repr_html_(self) -> str:
+        return html_of((), facts_of(self), words=2)
+
     @property
     def usual_rows(self) -> int:
         """How many rows are drawn unless asked otherwise: the noisy total, if that is possible."""
         return min(self.run.noisy_total, MOST_RELEASED)
 
-    def sample(self, rows: int | None = None, seed: int | None = None) -> pa.Table:
+    def sample(
+        self, rows: int | None = None, seed: int | None = None, *, where: str | None = None
+    ) -> pa.Table:
         """Synthetic rows with the schema's columns and types; the noisy total unless asked.
 
         The same seed gives the same rows. It is a matter of convenience, not of privacy.
+
+        Args:
+            where: a condition in SQL that all of the rows meet, such as "age > 60"; shows what the
+                model believes of such rows, which need not have been measured. Needs DuckDB.
+
+        Raises:
+            UsageError: it is no condition on these columns, or almost no row meets it.
         """
         import pyarrow as pa
 
         wanted = self.usual_rows if rows is None else check_rows(rows)
-        return pa.concat_tables(self.batches(wanted, seed))
+        return pa.concat_tables(self.batches(wanted, seed, where=where))
 
-    def batches(self, rows: int | None = None, seed: int | None = None) -> Generator[pa.Table]:
+    def batches(
+        self, rows: int | None = None, seed: int | None = None, *, where: str | None = None
+    ) -> Generator[pa.Table]:
         """The rows of `sample`, a part at a time: memory does not grow with their number."""
         wanted = self.usual_rows if rows is None else check_rows(rows, MOST_STREAMED)
         if seed is not None and seed < 0:
             raise UsageError(f"seed ({seed}) must be at least 0")
         drawn = secrets.randbits(128) if seed is None else seed
-        return sampling.draw(self.schema, self.model, wanted, drawn)
+        if where is None:
+            return sampling.draw(self.schema, self.model, wanted, drawn)
+        condition = Where.of(self.schema, where)
+        return sampling.draw_where(self.schema, self.model, wanted, drawn, condition)
 
     def accuracy(
         self, attributes: str | Sequence[str], groups: Sequence[int] | None = None
     ) -> Accuracy:
-        """The standard error of a released marginal: of one column, a pair, or `()`, the total.
+        """A released marginal with its error: of one column, a pair, or `()`, the total.
+
+        A table with values or bins, estimate, standard error and 95 % interval, all in counts.
 
         Args:
             attributes: names of columns, in any order.
@@ -78,7 +108,7 @@ class Release:
                 those of its values would suggest.
 
         Raises:
-            UsageError: if the pair was not measured.
+            UsageError: if the pair was not measured, with what to do.
         """
         return accuracy_of(self.model.targets, attributes, groups, self.run.noisy_total)
 

@@ -8,6 +8,7 @@ from heterofedsyn._version import __version__
 from heterofedsyn.hub.methods.base import Outcome, Value
 from heterofedsyn.hub.release.differences import SiteSummary
 from heterofedsyn.protocol import Plan
+from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.terms import hears_sums
 
 
@@ -47,6 +48,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     study: str
     schema: str = ""
     """Fingerprint of the public schema; empty if the release was made before it was told."""
+    about: About | msgspec.UnsetType = msgspec.UNSET
+    """What the study was for, if that was said."""
     noisy_total: int
     pairs: tuple[ScoredPair, ...]
     remarks: tuple[str, ...]
@@ -81,6 +84,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
             seed=plan.seed,
             study=plan.fingerprint,
             schema=plan.schema,
+            about=plan.about,
             noisy_total=total,
             pairs=tuple(pairs),
             remarks=(

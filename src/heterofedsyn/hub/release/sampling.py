@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -15,8 +16,10 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from heterofedsyn._arrays import cores, stream
+from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
-from heterofedsyn.schema import EncodedTable, Schema, decode
+from heterofedsyn.hub.release.where import Where
+from heterofedsyn.schema import EncodedTable, KeyColumn, Schema, decode
 from heterofedsyn.synthesis.obey import obey
 from heterofedsyn.synthesis.stopping import heed, step
 
@@ -34,6 +37,19 @@ _SIGNS = r"=+\-@" + "\uff1d\uff0b\uff0d\uff20"  # full-width ones too
 _FORMULA = rf"\A([{_BLANK}]*[{_SIGNS}]|[\t\r\n])"
 """How text begins that a spreadsheet computes instead of showing it (OWASP, CSV injection)."""
 
+FIRST = 2**14
+"""Rows of the model that are drawn before anything is known of a condition, and the fewest later.
+Fewer would be hardly less work, and further from the targets."""
+
+JUDGED = 2**16
+"""Rows of the model after which a condition is judged."""
+
+RAREST = 1_000
+"""Of so many rows of the model one must meet a condition."""
+
+MOST_DRAWN = 1_000_000_000
+"""Rows of the model that are drawn for those that meet a condition: some hours of work."""
+
 AT_ONCE = 2
 """Chunks drawn at the same time; more would be faster on some machines, and fill any memory."""
 
@@ -44,11 +60,97 @@ def draw(schema: Schema, model: Model, rows: int, seed: int) -> Generator[pa.Tab
     A chunk takes many seconds. Whoever closes the generator does not wait for those under way: they
     end at their next step.
     """
-    chunks = enumerate(shares(model, rows))
+    return _drawn(schema, model, [*shares(model, rows)], seed, 0)
+
+
+def draw_where(
+    schema: Schema, model: Model, rows: int, seed: int, where: Where
+) -> Generator[pa.Table]:
+    """So many rows that meet a condition, a part at a time, some perhaps empty.
+
+    Chunks of the model's rows are drawn until enough of them qualify: few first, then as many as
+    the share of those that did so far tells. Of the last chunk some are taken at random, since its
+    rows may stand in an order.
+
+    Raises:
+        UsageError: almost none qualify, with their share, or too many would have to be drawn.
+    """
+    keys = [column for column in schema.columns if isinstance(column, KeyColumn)]
+    drawn, kept, chunks = 0, 0, 0
+    held: list[pa.Table] = []  # nothing is handed out that may be refused in the end
+    while kept < rows:
+        sizes = [*shares(model, _still_to_draw(rows, drawn, kept))]
+        judged = _is_judged(drawn, kept)
+        with closing(_drawn(schema, model, sizes, seed, chunks)) as tables:
+            for table in tables:
+                chunks += 1
+                drawn += table.num_rows
+                found = where.keep(table)
+                if found.num_rows > rows - kept:
+                    rng = stream(seed, "sample where")
+                    some = rng.choice(found.num_rows, rows - kept, replace=False)
+                    found = found.take(np.sort(some))
+                held.append(_with_keys(found, keys, kept + 1))
+                kept += found.num_rows
+                if judged or kept >= rows:
+                    yield from held
+                    held.clear()
+                if kept >= rows:
+                    return
+        _check_share(rows, drawn, kept)
+
+
+def _with_keys(table: pa.Table, keys: Sequence[KeyColumn], first: int) -> pa.Table:
+    """The rows with keys that have no gaps."""
+    for key in keys:
+        place = table.column_names.index(key.name)
+        table = table.set_column(place, key.name, key.invent(first, table.num_rows))
+    return table
+
+
+def _is_judged(drawn: int, kept: int) -> bool:
+    """Whether so many rows tell which share of them meets a condition."""
+    return drawn >= JUDGED or (drawn > 0 and kept * RAREST >= 4 * drawn)
+
+
+def _still_to_draw(rows: int, drawn: int, kept: int) -> int:
+    """How many of the model's rows to draw next, given how many of those so far qualified."""
+    if drawn == 0:
+        return max(FIRST, min(rows, JUDGED))
+    if not _is_judged(drawn, kept):
+        return JUDGED - drawn
+    wanted = (rows - kept) * drawn / kept
+    # A little more than expected, since a small last chunk would be nearly as much work.
+    return max(FIRST, math.ceil(wanted + 2 * math.sqrt(wanted * drawn / kept)))
+
+
+def _check_share(rows: int, drawn: int, kept: int) -> None:
+    """Refuse to go on where the work has no end worth waiting for."""
+    if not _is_judged(drawn, kept):
+        return
+    if kept * RAREST < drawn:
+        share = f"{kept / drawn:.3%} ({kept:,} of {drawn:,})" if kept else f"none of {drawn:,}"
+        raise UsageError(
+            f"almost no rows of the model meet the condition: {share}, and at least 1 in "
+            f"{RAREST:,} must; widen the condition"
+            + ("" if kept else ", and look at how its values are spelt")
+        )
+    needed = math.ceil(rows * drawn / kept)
+    if needed > MOST_DRAWN:
+        raise UsageError(
+            f"{rows:,} rows that meet the condition need about {needed:,} to be drawn, since "
+            f"{kept / drawn:.2%} do, and at most {MOST_DRAWN:,} are; ask for fewer rows, or widen "
+            "the condition"
+        )
+
+
+def _drawn(
+    schema: Schema, model: Model, sizes: Sequence[list[int]], seed: int, number: int
+) -> Generator[pa.Table]:
+    """Chunks of so many rows of each population; the first is called by this number."""
     first = 1
-    if rows <= CHUNK:
-        for number, counts in chunks:
-            yield _chunk(schema, model, counts, seed, number, first)
+    if len(sizes) == 1:
+        yield _chunk(schema, model, sizes[0], seed, number, first)
         return
     for targets in model.targets:
         _ = targets.estimates  # once, before several threads ask for them
@@ -56,8 +158,8 @@ def draw(schema: Schema, model: Model, rows: int, seed: int) -> Generator[pa.Tab
     stop = Event()
     pool = ThreadPoolExecutor(min(AT_ONCE, cores()), "drawing", heed, (stop,))
     try:
-        for number, counts in chunks:
-            waiting.append(pool.submit(_chunk, schema, model, counts, seed, number, first))
+        for own, counts in enumerate(sizes, start=number):
+            waiting.append(pool.submit(_chunk, schema, model, counts, seed, own, first))
             first += sum(counts)
             if len(waiting) > AT_ONCE:
                 yield waiting.popleft().result()
@@ -112,14 +214,14 @@ def write(
     with ExitStack() as stack:
         stack.callback(tables.close)
         writers: list[Callable[[pa.Table], None]] = []
-        for table in tables:
-            if not rows and csv is not None:
+        for number, table in enumerate(tables):
+            if not number and csv is not None:
                 shown = _defused(table.slice(0, 0)) if safe_csv else table
                 writer = stack.enter_context(_csv(csv, shown.schema))
                 writers.append(partial(_in_steps, writer, safe=safe_csv))
-            if not rows and parquet is not None:
+            if not number and parquet is not None:
                 writers.append(stack.enter_context(_parquet(parquet, table.schema)).write_table)
-            for put in writers:
+            for put in writers if table.num_rows else ():
                 put(table)
             rows += table.num_rows
             if watch is not None:

@@ -12,7 +12,7 @@ from heterofedsyn.hub.replies import SUM, Round
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Plan
-from heterofedsyn.protocol.plan import unit_column, unit_name
+from heterofedsyn.protocol.plan import protected, unit_column, unit_name
 from heterofedsyn.protocol.terms import price_of
 
 
@@ -68,6 +68,14 @@ class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True):
     def unit_column(self) -> str | None:
         """The column that tells people apart, or None where every row is protected by itself."""
         return unit_column(self.unit)
+
+    @property
+    def guarantee(self) -> str:
+        """The promise in one sentence."""
+        return (
+            f"epsilon {self.epsilon:g}, delta {self.delta:g} for every "
+            f"{protected(self.unit_column)} (rho {self.rho:.4g}, trust {self.trust})"
+        )
 
 
 def accounts_of(sites: Sequence[str], rounds: Sequence[Round]) -> tuple[SiteAccount, ...]:

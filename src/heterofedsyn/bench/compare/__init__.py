@@ -1,0 +1,1 @@
+"""Methods beside each other on one's own public or invented rows."""

@@ -1,0 +1,172 @@
+"""What a comparison asks for, checked before any work is done."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from heterofedsyn.bench.compare.trial import TABLE, Trial
+from heterofedsyn.bench.paper.experiments import ML, REAL, SCORES, Cell
+from heterofedsyn.bench.paper.results import Item
+from heterofedsyn.errors import PrivacyRefusal, SimulatedNoiseWarning, UsageError
+from heterofedsyn.evaluation.extra import need
+from heterofedsyn.evaluation.learning import Task
+from heterofedsyn.simulate import FederatedSynthesizer
+
+MOST_SEEDS = 1_000
+MOST_SEED = 10**12
+
+
+@dataclass(frozen=True)
+class Question:
+    """What must be equal for figures to stand in one table; a later run may ask for more of them.
+
+    Attributes:
+        rows: a SHA-256 of all rows, real and for tests, as the schema reads them.
+        seed: repetition r has noise seed 1000 SEED + r.
+    """
+
+    rows: str
+    schema: str
+    sites: int
+    split: str
+    delta: float
+    seed: int
+
+    def __str__(self) -> str:
+        return (
+            f"on rows {self.rows[:12]} with schema {self.schema[:12]}, --sites {self.sites} "
+            f"--split {self.split} --delta {self.delta:g} --seed {self.seed}"
+        )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Every method with every epsilon, each with as many draws of noise."""
+
+    trial: Trial
+    methods: tuple[str, ...]
+    epsilons: tuple[float, ...]
+    seeds: int
+    sites: int
+    split: str
+    seed: int
+    ml: bool
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.seeds <= MOST_SEEDS:
+            raise UsageError(f"--seeds ({self.seeds}) must be in 1..{MOST_SEEDS:,}")
+        if not 0 <= self.seed < MOST_SEED:
+            raise UsageError(f"--seed ({self.seed}) must be in 0..10^12 - 1")
+        if self.ml and not self.trial.test:
+            raise UsageError("--ml needs --test, rows that no synthesizer saw")
+        if self.ml:
+            need("sklearn", "models")
+            need("xgboost", "models")
+            if Task.of(self.trial.bench.schema) is None:
+                raise UsageError("--ml needs a label to predict; add `label = ...` to the schema")
+        for method in self.methods:
+            for epsilon in self.epsilons:
+                self.synthesizer(method, epsilon)  # refuses what would fail an hour later
+
+    def synthesizer(self, method: str, epsilon: float) -> FederatedSynthesizer:
+        """One that was not fitted yet, with the noise of the first repetition."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SimulatedNoiseWarning)
+            return self.trial.synthesizer(method, epsilon, self.seed * 1_000)
+
+    def question(self) -> Question:
+        """What a folder of results is for; reads all rows."""
+        bench = self.trial.bench
+        digest = hashlib.sha256()
+        for rows in (bench.evaluator.real, bench.evaluator.test):
+            if rows is not None:
+                digest.update(rows.values.tobytes())
+                digest.update(rows.fine.codes.tobytes())
+        return Question(
+            digest.hexdigest(),
+            bench.schema.fingerprint,
+            self.sites,
+            self.split,
+            self.trial.delta,
+            self.seed,
+        )
+
+    @property
+    def noise_seeds(self) -> range:
+        """One for every repetition."""
+        return range(self.seed * 1_000, self.seed * 1_000 + self.seeds)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Of work on every cell."""
+        return (SCORES, ML) if self.ml else (SCORES,)
+
+    @property
+    def floor(self) -> Cell:
+        """Real rows drawn again: what chance alone does."""
+        return Cell(TABLE, REAL, 0.0, self.sites, self.split)
+
+    def cell(self, method: str, epsilon: float) -> Cell:
+        """One setting of a study."""
+        return Cell(TABLE, method, epsilon, self.sites, self.split)
+
+    def cells(self) -> Iterator[Cell]:
+        """All of them, methods in the order in which they were named."""
+        for method in self.methods:
+            for epsilon in self.epsilons:
+                yield self.cell(method, epsilon)
+
+    def items(self) -> list[Item]:
+        """All work, one repetition of everything before the next: it may be cut short."""
+        every = [
+            Item(cell, repetition, kind)
+            for kind in self.kinds
+            for repetition in range(self.seeds)
+            for cell in self.cells()
+        ]
+        return [Item(self.floor, 0, SCORES), *every]
+
+
+def read_epsilons(text: str) -> tuple[float, ...]:
+    """Numbers with commas between them, each once, the smallest first.
+
+    >>> read_epsilons("5, 0.5,1")
+    (0.5, 1.0, 5.0)
+    """
+    epsilons = []
+    for word in text.split(","):
+        try:
+            epsilon = float(word)
+        except ValueError:
+            epsilon = math.nan
+        if not 0 < epsilon < math.inf:
+            raise UsageError(f"--epsilons {text!r} must be numbers above 0, as in 0.5,1,5")
+        epsilons.append(epsilon)
+    return tuple(sorted({*epsilons}))
+
+
+def read_methods(text: str) -> tuple[str, ...]:
+    """Names with commas between them, each once; whether there are such is seen later."""
+    names = [word.strip() for word in text.split(",")]
+    if not all(names):
+        raise UsageError(f"--methods {text!r} must be names, as in wavetree,independent")
+    return tuple(dict.fromkeys(names))
+
+
+def check_public(public: bool, names: Sequence[str]) -> None:
+    """Refuse rows that nobody declared to be public.
+
+    Raises:
+        PrivacyRefusal: saying why, and how to go on.
+    """
+    if not public:
+        raise PrivacyRefusal(
+            "a comparison prints how far tables are from the rows themselves, without any noise, "
+            "and draws its noise from seeds that anyone can repeat; if "
+            f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} public or invented, say "
+            "so with --public"
+        )

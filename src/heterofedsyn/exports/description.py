@@ -1,0 +1,247 @@
+"""What every export says of a release, all of it from the release alone.
+
+Names, values and rules are a stranger's words: a writer says how it quotes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+
+from heterofedsyn._words import count
+from heterofedsyn.errors import UsageError
+from heterofedsyn.hub.release import Release
+from heterofedsyn.protocol.about import About
+from heterofedsyn.schema import Clique, Column, KeyColumn
+from heterofedsyn.schema.rules import Determines
+
+Quote: TypeAlias = Callable[[str], str]
+"""A stranger's words as a writer shows them."""
+
+MOST_VALUES, MOST_PAIRS = 200, 50
+"""That are listed; those after them are counted."""
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """What is published about one column.
+
+    Attributes:
+        kind: its type in the schema.
+        ends: the first and the last value of its range, or None.
+        values: those that are listed, in their order.
+        prefix: of the identifiers of a key, which makes them text; None if they are numbers.
+        ordered: whether listed values have an order.
+        follows: the column that its value follows from, or None.
+        partners: the columns that it was measured together with.
+        error: one standard error of the share of a typical value, or bin of a range; None where it
+            was not measured.
+    """
+
+    name: str
+    kind: str
+    ends: tuple[str, str] | None
+    values: tuple[str, ...]
+    nullable: bool
+    prefix: str | None
+    ordered: bool
+    rules: tuple[str, ...]
+    follows: str | None
+    partners: tuple[str, ...]
+    error: float | None
+
+    def allowed(self, quote: Quote) -> str:
+        """What a cell may hold, in words."""
+        if self.kind == "key":
+            return "invented: it tells nothing"
+        if self.ends is not None:
+            said = " to ".join(self.ends)
+        else:
+            said = listed([quote(value) for value in self.values], "value")
+        return said + (", or missing" if self.nullable else "")
+
+    def trust(self) -> str:
+        """How far a share of the column can be off, in words."""
+        if self.kind == "key":
+            return "not measured"
+        if self.error is None:
+            return "not measured by itself"
+        return f"{percent(self.error)} of all rows"
+
+
+def facts_of(release: Release) -> tuple[ColumnFacts, ...]:
+    """Every column of the schema, in its order."""
+    schema = release.schema
+    pairs, _ = split_pairs(release)
+    partners: dict[str, list[str]] = {column.name: [] for column in schema.columns}
+    for first, second in pairs:
+        partners[first].append(second)
+        partners[second].append(first)
+    follows = {rule.target: rule.source for rule in schema.rules if isinstance(rule, Determines)}
+    return tuple(
+        ColumnFacts(
+            name=column.name,
+            kind=column.kind,
+            ends=_ends(column),
+            values=_values(column),
+            nullable=column.nullable,
+            prefix=column.prefix if isinstance(column, KeyColumn) else None,
+            ordered=column.ordered,
+            rules=tuple(rule.words for rule in schema.rules if column.name in rule.columns),
+            follows=follows.get(column.name),
+            partners=tuple(partners[column.name]),
+            error=_error(release, schema.rulebook.source_of(column.name)),
+        )
+        for column in schema.columns
+    )
+
+
+def split_pairs(release: Release) -> tuple[list[Clique], list[Clique]]:
+    """Pairs of columns that were measured together, and those that were not."""
+    measured = {*release.model.pairs}
+    every = list(release.schema.domain.pairs())
+    return [p for p in every if p in measured], [p for p in every if p not in measured]
+
+
+def about(release: Release) -> About:
+    """Title, purpose and contact, each empty where the study did not say it."""
+    said = release.run.about
+    return About() if isinstance(said, msgspec.UnsetType) else said
+
+
+def title(release: Release) -> str:
+    """What the table is called."""
+    return about(release).title or f"Synthetic table {release.run.study[:12]}"
+
+
+def protected(release: Release, quote: Quote) -> str:
+    """Whom the guarantee protects."""
+    unit = release.privacy.unit_column
+    return "record" if unit is None else f"person (all rows with one value of {quote(unit)})"
+
+
+def guarantee(release: Release, quote: Quote) -> str:
+    """The promise in one sentence, and whether it holds."""
+    privacy = release.privacy
+    if privacy.simulated_noise:
+        return (
+            "NO GUARANTEE: the noise came from a seed, for research; whoever has the seed can undo "
+            "it."
+        )
+    return (
+        f"Differential privacy for every {protected(release, quote)}: epsilon "
+        f"{privacy.epsilon:g}, delta {privacy.delta:g} (rho {privacy.rho:.4g} of zero-concentrated "
+        f"differential privacy), trust model {word(privacy.trust, quote)}."
+    )
+
+
+def origin(release: Release, quote: Quote) -> str:
+    """How the rows came about."""
+    sites = release.run.sites
+    held = count(len(sites), "site")
+    return (
+        "The rows are synthetic: no row is a record of anybody. The tables of "
+        f"{held} were counted where they lie, every count got discrete Gaussian noise before it "
+        f"was used, and rows were drawn from a model of the noisy counts (method "
+        f"{word(release.run.method, quote)} of heterofedsyn "
+        f"{word(release.run.version, quote)}). About "
+        f"{count(release.run.noisy_total, 'record')} stand behind them; the exact number is "
+        "private too."
+    )
+
+
+def limits(release: Release, quote: Quote) -> list[str]:
+    """What the table is not good for, from its own figures."""
+    lines = []
+    known = [(facts.error, facts.name) for facts in facts_of(release) if facts.error is not None]
+    if known:
+        (least, _), (most, worst) = min(known), max(known)
+        lines.append(
+            "Noise: the share of one value, or one bin of a range, has a standard error between "
+            f"{percent(least)} and {percent(most)} of all rows, the largest in {quote(worst)}; "
+            "values that are rarer than twice that say little."
+        )
+    pairs, others = split_pairs(release)
+    lines.append(
+        f"{len(pairs):,} of {count(len(pairs) + len(others), 'pair')} of columns were measured "
+        "together. What holds between other columns only follows from these, or is missing."
+    )
+    if others:
+        names = [" with ".join(map(quote, pair)) for pair in others]
+        lines.append(f"Not measured together: {listed(names, 'pair', MOST_PAIRS)}.")
+    lines.append(
+        "What holds between three or more columns at once was not measured, unless it is a rule "
+        "of the schema or follows from pairs."
+    )
+    lines += [f"Remark: {quote(remark)}." for remark in release.run.remarks]
+    return lines
+
+
+def vouched(release: Release, *names: str) -> tuple[str, str]:
+    """The first of these files whose SHA-256 the model knows, and that SHA-256.
+
+    Raises:
+        UsageError: it knows none.
+    """
+    for name in names:
+        if name in release.files:
+            return name, release.files[name]
+    raise UsageError(
+        f"the model vouches for no {' or '.join(names)}, so no file can be described; save the "
+        "release to a folder and load it from there"
+    )
+
+
+def word(text: str, quote: Quote) -> str:
+    """A word that should be one of ours, quoted if it is not.
+
+    >>> word("wavetree", repr), word("<b>", repr)
+    ('wavetree', "'<b>'")
+    """
+    return text if re.fullmatch(r"[\w.+-]+", text, re.ASCII) else quote(text)
+
+
+def percent(share: float) -> str:
+    """A share with two digits that count.
+
+    >>> percent(0.01234), percent(0.000056)
+    ('1.2 %', '0.0056 %')
+    """
+    return f"{float(f'{100 * share:.2g}'):.10g} %"
+
+
+def listed(words: Sequence[str], noun: str, most: int = MOST_VALUES) -> str:
+    """Words in a row; the last of very many are counted.
+
+    >>> listed(["a", "b", "c"], "value", 2)
+    'a, b and 1 value more'
+    """
+    rest = len(words) - most
+    if rest > 0:
+        return f"{', '.join(words[:most])} and {count(rest, noun)} more"
+    return ", ".join(words) or "none"
+
+
+def _ends(column: Column) -> tuple[str, str] | None:
+    low, high = getattr(column, "min", None), getattr(column, "max", None)
+    return None if low is None or high is None else (str(low), str(high))
+
+
+def _values(column: Column) -> tuple[str, ...]:
+    if column.kind == "boolean":
+        return "false", "true"
+    return tuple(getattr(column, "values", ()))
+
+
+def _error(release: Release, name: str) -> float | None:
+    if isinstance(release.schema.column(name), KeyColumn):
+        return None
+    try:
+        return float(np.median(release.accuracy(name).fraction))
+    except UsageError:  # measured together with others only
+        return None

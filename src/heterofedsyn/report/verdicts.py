@@ -1,0 +1,138 @@
+"""How far each column and pair of a release can be trusted, from its published noise alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from heterofedsyn import drawing
+from heterofedsyn._arrays import Floats
+from heterofedsyn.hub.release import Release
+from heterofedsyn.report.attributes import released_counts
+from heterofedsyn.report.bars import Display
+from heterofedsyn.report.blocks import percent
+from heterofedsyn.report.pair_noise import expected_noise
+from heterofedsyn.schema import Clique
+from heterofedsyn.synthesis.grid import grouped
+
+MOST_GOOD = 0.015
+"""Share of rows that noise puts into the wrong bar of a good column, at most."""
+
+MOST_ROUGH = 0.10
+"""The same of a rough one; beyond it a column is not to be used alone."""
+
+MOST_OF_SPREAD = 0.10
+"""A good column's noise is at most this part of the rows outside its most frequent bar."""
+
+MOST_IN_PAIR = 0.05
+"""Share of rows that noise puts into the wrong cell of a pair's table that can be trusted."""
+
+_MEAN = math.sqrt(2 / math.pi)
+"""Mean absolute value of a normal variable, in standard errors."""
+
+
+class Word(StrEnum):
+    """What a column is good for by itself."""
+
+    GOOD = "good"
+    ROUGH = "rough"
+    NOT_ALONE = "do not use alone"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One column: what it is good for, why, and how much of it is noise.
+
+    Attributes:
+        noise: the share of rows that noise is expected to put into the wrong bar.
+        blur: the same as a part of the rows outside the most frequent bar, by which columns are
+            ranked; infinite where nothing was measured.
+    """
+
+    name: str
+    word: Word
+    reason: str
+    noise: float
+    blur: float
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """The bars of a column as they are drawn: their shares and standard errors, of all rows."""
+
+    labels: tuple[str, ...]
+    shares: Floats
+    errors: Floats
+
+    @property
+    def noise(self) -> float:
+        """The total variation distance from the truth that noise is expected to cause.
+
+        A bar is off by 0.8 standard errors on average as it came. A bar that is smaller than its
+        standard error was shrunk towards what its neighbours say, so it counts for less.
+        """
+        weights = np.sqrt(self.shares / np.maximum(self.shares + self.errors, 1e-300))
+        return min(1.0, 0.5 * _MEAN * float((self.errors * weights).sum()))
+
+    @property
+    def spread(self) -> float:
+        """The share of rows outside the most frequent bar."""
+        return max(0.0, 1.0 - float(self.shares.max()))
+
+
+def column_verdicts(release: Release) -> tuple[Verdict, ...]:
+    """One verdict for each column of the table, in its order."""
+    return tuple(_verdict(release, column.name) for column in release.schema.columns)
+
+
+def bars_of(release: Release, name: str) -> Bars:
+    """The bars of a column."""
+    total = sum(targets.estimates.total for targets in release.model.targets)
+    counts = released_counts(release, name)
+    display = Display.of(release.schema.column(name), counts)
+    errors = release.accuracy((name,), groups=display.groups.tolist()).standard_error
+    shares = np.maximum(grouped(counts, display.groups) / total, 0.0)
+    return Bars(display.labels, shares, errors / total)
+
+
+def judged(name: str, bars: Bars) -> Verdict:
+    """The verdict on a column with these bars."""
+    if len(bars.labels) == 1:
+        return Verdict(name, Word.GOOD, "it has one value only", 0.0, 0.0)
+    noise, spread = bars.noise, bars.spread
+    blur = noise / spread if spread > 0 else math.inf
+    off = f"{percent(noise)} of rows off"
+    if noise > MOST_GOOD:
+        word = Word.ROUGH if noise <= MOST_ROUGH else Word.NOT_ALONE
+        return Verdict(name, word, off, noise, blur)
+    if blur > MOST_OF_SPREAD:
+        most = drawing.short(bars.labels[int(bars.shares.argmax())], 24)
+        reason = f"{off}, of {percent(spread)} that are not “{most}”"
+        return Verdict(name, Word.ROUGH, reason, noise, blur)
+    return Verdict(name, Word.GOOD, off, noise, blur)
+
+
+def _verdict(release: Release, name: str) -> Verdict:
+    for rule, _ in release.schema.rulebook.derived:
+        if rule.target == name:  # a function of its source is off by no more than that
+            reason = f"follows from {drawing.short(rule.source, 40)}"
+            return replace(_verdict(release, rule.source), name=name, reason=reason)
+    if name not in release.schema.domain.names:
+        reason = "made up to tell rows apart; it says nothing of anybody"
+        return Verdict(name, Word.NOT_ALONE, reason, 1.0, math.inf)
+    return judged(name, bars_of(release, name))
+
+
+def trusted_pairs(release: Release) -> dict[Clique, float]:
+    """The measured pairs that can be trusted, with their expected noise, the least noisy first."""
+    noises = {
+        pair.attributes: expected_noise(release, pair.attributes)
+        for pair in release.run.pairs
+        if pair.measured
+    }
+    kept = {pair: noise for pair, noise in noises.items() if noise is not None}
+    ranked = sorted(kept, key=lambda pair: (kept[pair], pair))
+    return {pair: kept[pair] for pair in ranked if kept[pair] <= MOST_IN_PAIR}

@@ -1,0 +1,326 @@
+"""What a report says in words: verdicts, the board's figures, consent, and the glossary."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heterofedsyn import FederatedSynthesizer, load
+from heterofedsyn.hub.release.differences import AttributeDifference, SiteSummary
+from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.protocol.about import About
+from heterofedsyn.report import Agreed, board_report, public_report
+from heterofedsyn.report.board import EPSILONS, STUDIES
+from heterofedsyn.report.chances import in_hundred, likely_right, most_right
+from heterofedsyn.report.glossary import TERMS
+from heterofedsyn.report.sites import marked
+from heterofedsyn.report.summary import CAREFUL
+from heterofedsyn.report.verdicts import Bars, Word, column_verdicts, judged, trusted_pairs
+from heterofedsyn.schema import Schema
+from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
+from heterofedsyn.site.receipt import SignedReceipt
+from invented import Desk
+from report_support import HOSTILE, Outline, release_of, table
+
+pytestmark = pytest.mark.thorough
+
+RHO = st.floats(0, 50)
+WINGS = {"a": "east", "b": "west", "c": "west"}
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return release_of(tmp_path_factory.mktemp("words") / "release", table(1_500))
+
+
+@pytest.fixture(scope="module")
+def page(release: Path) -> str:
+    return public_report(release)
+
+
+@pytest.fixture(scope="module")
+def board(release: Path) -> str:
+    return board_report(release)
+
+
+# VERDICTS
+
+
+def test_every_column_gets_exactly_one_verdict(release: Path, page: str) -> None:
+    made = load(release)
+    verdicts = column_verdicts(made)
+    assert [verdict.name for verdict in verdicts] == [each.name for each in made.schema.columns]
+    said = re.findall(r'<div class="marked (?:good|rough|poor)">.*?</div>', page, re.S)
+    for name in (each.name for each in made.schema.columns):
+        assert sum(f"<strong>{name}</strong>" in group for group in said) == 1
+
+
+def test_what_is_not_measured_has_a_verdict_too(tmp_path: Path) -> None:
+    """Keys say nothing, and what follows from a column is as good as that."""
+    schema = {
+        "columns": [
+            {"name": "number", "type": "key"},
+            {"name": "ward", "type": "categorical", "values": ["a", "b", "c"]},
+            {"name": "wing", "type": "categorical", "values": ["east", "west"]},
+        ],
+        "rules": [{"determines": {"from": "ward", "to": "wing", "table": WINGS}}],
+    }
+    rows = pa.table({"ward": ["a", "b", "c"] * 100, "wing": ["east", "west", "west"] * 100})
+    synthesizer = FederatedSynthesizer(
+        schema, epsilon=5.0, delta=1e-9, noise_seed=3, method="independent"
+    )
+    folder = synthesizer.fit({"elm": rows}).save(tmp_path / "r")
+    key, ward, wing = column_verdicts(load(folder))
+    assert key.word is Word.NOT_ALONE
+    assert (wing.word, wing.reason) == (ward.word, "follows from ward")
+    assert "follows from ward" in public_report(folder)
+
+
+bars = st.integers(2, 12).flatmap(
+    lambda many: st.tuples(
+        st.lists(st.floats(0.001, 1), min_size=many, max_size=many),
+        st.lists(st.floats(1e-6, 0.2), min_size=many, max_size=many),
+    )
+)
+
+
+@given(bars, st.floats(1, 100))
+def test_more_noise_never_makes_a_verdict_better(
+    given_bars: tuple[list[float], list[float]], more: float
+) -> None:
+    shares, errors = (np.array(each) for each in given_bars)
+    labels = tuple(map(str, range(shares.size)))
+    words = [*Word]
+    less, worse = (
+        judged("c", Bars(labels, shares / shares.sum(), errors * times)) for times in (1.0, more)
+    )
+    assert words.index(less.word) <= words.index(worse.word)
+    assert less.noise <= worse.noise
+
+
+def test_the_first_screen_names_the_weakest_columns_and_what_was_not_measured(
+    release: Path, page: str
+) -> None:
+    made = load(release)
+    first = Outline(page).sections[0]
+    assert first["id"] == "verdicts"
+    careful = first["text"].partition("Be careful with")[2].partition("Not measured")[0]
+    assert sum(f"{name} (" in careful for name in made.schema.domain.names) == CAREFUL
+    measured = sum(pair.measured for pair in made.run.pairs)
+    every = len(made.schema.domain.pairs())
+    assert f"{every - measured} of {every} pairs" in first["text"]
+    assert f"{len(trusted_pairs(made))} pair" in first["text"]
+
+
+TRUTH = [("hospitals", 20_000), ("adult", 0), ("insurance", 0), ("abalone", 0)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "patients"), TRUTH)
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
+def test_nothing_is_called_good_that_is_not(
+    name: str, patients: int, epsilon: float, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """On tables whose truth is known, as docs/report.md says."""
+    from verdict_truth import distances
+
+    if patients:
+        schema, rows = hospital_schema(), [*hospitals(patients=patients).values()]
+    else:
+        folder = request.getfixturevalue("data_folder") / name
+        schema = Schema.load(folder / "schema.toml")
+        rows = [folder / "train.csv", folder / "val.csv"]
+    for word, true in distances(schema, rows, epsilon, seed=5):
+        if word is Word.GOOD:
+            assert true <= 0.03
+        if word is Word.NOT_ALONE:
+            assert true >= 0.03
+
+
+# CHANCES
+
+
+@given(RHO)
+def test_the_bound_is_at_least_the_gaussian_figure_and_a_chance(rho: float) -> None:
+    assert 0.5 <= likely_right(rho) <= most_right(rho) <= 1
+    if rho <= 1.5:
+        assert most_right(rho) == 0.5 + math.sqrt(rho / 2) / 2
+
+
+@pytest.mark.parametrize("sigma", [0.6, 1.0, 3.0, 20.0])
+def test_the_best_guess_against_discrete_noise_is_within_the_bound(sigma: float) -> None:
+    values = np.arange(-400, 402)
+    weights = [np.exp(-((values - moved) ** 2) / (2 * sigma**2)) for moved in (0, 1)]
+    one, other = (each / each.sum() for each in weights)
+    best = 0.5 + 0.25 * float(np.abs(one - other).sum())
+    rho = 1 / (2 * sigma**2)
+    assert best <= most_right(rho)
+    if sigma >= 3:
+        assert best == pytest.approx(likely_right(rho), abs=1e-3)
+
+
+def test_the_figures_of_the_board_are_those_of_the_formulas(release: Path, board: str) -> None:
+    made = load(release).privacy
+    said = "".join(Outline(board).text)
+    assert in_hundred(most_right(made.rho)) in said
+    assert in_hundred(most_right(Budget.of(epsilon=1.0, delta=1e-9).rho)) == "54.33 %"
+    for epsilon in EPSILONS:
+        rho = Budget.of(epsilon=epsilon, delta=made.delta, conversion=made.conversion).rho
+        assert in_hundred(most_right(rho)) in said
+        assert f"{100 * likely_right(rho):.2f} %" in said
+    for number in STUDIES:
+        assert in_hundred(most_right(number * made.rho)) in said
+
+
+def test_a_board_reads_the_same_in_the_report(page: str, board: str) -> None:
+    (section,) = (s for s in Outline(page).sections if s["id"] == "board")
+    for part in re.findall(r"<td[^>]*>([^<]+)</td>", board):
+        assert part in section["text"] or "&" in part
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        ({"method": "privsyn"}, ["who holds the pool", "all rows"]),
+        (
+            {"method": "fedprivsyn", "trust": "secure-aggregation", "sites": 3},
+            ["sums over at least 3 sites", "the hub and more sites in league", "if more sites"],
+        ),
+        ({"method": "independent", "unit": "number"}, ["one person"]),
+    ],
+    ids=str,
+)
+def test_who_can_learn_what_follows_the_trust_model(
+    terms: dict[str, Any], words: list[str], tmp_path: Path
+) -> None:
+    rows = table(600).append_column("number", pa.array(range(600)))
+    folder = release_of(tmp_path / "r", rows, **terms)
+    said = "".join(Outline(board_report(folder)).text)
+    for word in words:
+        assert word in said
+
+
+# SITES
+
+
+def summaries(*deviations: float) -> list[SiteSummary]:
+    """One site, whose columns differ by so many standard deviations of chance."""
+    told = tuple(
+        AttributeDifference(f"a{i}", math.sqrt(each), 1.0) for i, each in enumerate(deviations)
+    )
+    return [SiteSummary("elm", 100, 1.0, told)]
+
+
+def test_what_one_comparison_shows_many_do_not() -> None:
+    assert marked(summaries(4.0)).tolist() == [[True]]
+    assert not marked(summaries(4.0, *[0.0] * 84)).any()
+    assert marked(summaries(20.0, *[0.0] * 84)).ravel().tolist() == [True] + [False] * 84
+
+
+def test_sites_that_are_alike_get_a_mark_in_one_report_of_twenty_at_most() -> None:
+    rng = np.random.default_rng(0)
+    squares = (rng.chisquare(1, (2_000, 40)) - 1) / math.sqrt(2)
+    any_mark = sum(bool(marked(summaries(*np.maximum(row, 0))).any()) for row in squares)
+    assert any_mark / 2_000 <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 2_000)
+
+
+# WORDS AND STRANGERS
+
+
+def test_every_word_of_the_glossary_is_explained_and_linked_once_a_section(page: str) -> None:
+    for term in TERMS:
+        assert f'id="{term.name}"' in page
+    for section in re.findall(r"<section.*?</section>", page, re.DOTALL):
+        links = re.findall(r'<a class="term" href="#([^"]+)"', section)
+        assert len(links) == len(set(links))
+
+
+def test_what_a_study_and_a_receipt_say_stays_text(release: Path, tmp_path: Path) -> None:
+    made = load(release)
+    about = About(f"T {HOSTILE}", f"P {HOSTILE}", f"C {HOSTILE}")
+    told = dataclasses.replace(made, run=msgspec.structs.replace(made.run, about=about))
+    folder = told.save(tmp_path / "r")
+    agreed = [Agreed(HOSTILE, HOSTILE, HOSTILE, 1.0, 1e-9, vouched=False)]
+    for page in (board_report(folder, agreed), public_report(folder, agreed)):
+        found = Outline(page)
+        said = "".join(found.text)
+        assert not {"script", "img", "b"} & {tag for tag, _ in found.tags}
+        for text in (f"T {HOSTILE}", f"P {HOSTILE}", f"C {HOSTILE}", "not verified"):
+            assert text in said
+
+
+# THE COMMAND
+
+
+@pytest.fixture
+def consented(desk: Desk, release: Path) -> Desk:
+    """A release and a receipt of its study, in the folder where commands run."""
+    from site_support import approved_study, make_message, make_site
+    from test_receipt import answer, receipt_of
+
+    settings = make_site(desk.folder)
+    study = approved_study(settings)
+    answer(settings, make_message(study, 1, 0.25))
+    receipt_of(settings, study).save(desk.folder / "receipt.json")
+    made = load(release)
+    run = msgspec.structs.replace(made.run, study=study.fingerprint)
+    dataclasses.replace(made, run=run).save(desk.folder / "release")
+    made.save(desk.folder / "other")
+    return desk
+
+
+def test_a_board_sees_who_agreed_and_whether_anybody_vouches(consented: Desk) -> None:
+    command = ("report", "release", "--for", "board", "--receipt", "receipt.json")
+    assert consented.run(*command, "--out", "board.html") == 0
+    signed = SignedReceipt.load(consented.folder / "receipt.json")
+    page = (consented.folder / "board.html").read_text("utf-8")
+    assert signed.receipt.consent_by in page
+    assert "not verified" in page
+    assert consented.run(*command, "--key", signed.key, "--out", "known.html") == 0
+    known = (consented.folder / "known.html").read_text("utf-8")
+    assert "not verified" not in known
+    assert "verified" in known
+
+
+def test_a_receipt_that_does_not_hold_is_refused(consented: Desk) -> None:
+    receipt = consented.folder / "receipt.json"
+    board = ("--for", "board", "--receipt", "receipt.json", "--out", "x.html")
+    consented.run("report", "other", *board)
+    consented.refused(2, "another study")
+    consented.run("report", "release", *board, "--receipt", "receipt.json")
+    consented.refused(2, "second receipt")
+    signed = SignedReceipt.load(receipt)
+    forged = msgspec.structs.replace(signed.receipt, consent_by="somebody else")
+    msgspec.structs.replace(signed, receipt=forged).save(receipt)
+    consented.run("report", "release", *board)
+    consented.refused(1, "signature does not hold")
+    assert not (consented.folder / "x.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--for", "everybody", "--out", "x.html"], ["--for board"]),
+        (["--for", "board", "--real", "d.csv", "--out", "x.html"], ["--real"]),
+        (["--for", "board", "--out", "release/report.html"], ["published as a whole"]),
+        (["--receipt", "r.json", "--out", "release/report.html"], ["published as a whole"]),
+        (["--key", "abc", "--out", "x.html"], ["--receipt"]),
+        (["--receipt", "none.json", "--out", "x.html"], ["none.json"]),
+    ],
+)
+def test_wrong_use_is_one_line(
+    desk: Desk, release: Path, arguments: list[str], words: list[str]
+) -> None:
+    load(release).save(desk.folder / "release")
+    desk.run("report", "release", *arguments)
+    desk.refused(2, *words)
