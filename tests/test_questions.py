@@ -13,7 +13,7 @@ from scipy import stats
 
 from heterofedsyn import FederatedSynthesizer, Release, Schema, combine
 from heterofedsyn.cli.app import run
-from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.questions import Answer, Cell, kept
 from heterofedsyn.hub.questions.combining import t_quantile
 from heterofedsyn.hub.questions.within_groups import lean
@@ -353,51 +353,6 @@ def test_rows_dealt_anew_within_groups_keep_every_table_on_groups() -> None:
 def test_values_lean_within_their_bins(release: Release) -> None:
     (replicate,) = release.replicates(1)
     assert encode(release.schema, replicate.to_batches()).rows_dropped == 0
-
-
-def test_kept_replicates_are_read_instead_of_drawn(
-    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sql = "SELECT ward, avg(age) FROM release WHERE sick GROUP BY ward"
-    first = release.answer(sql, replicates=FEW, cache=tmp_path)
-    assert first == release.answer(sql, replicates=FEW)
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError("drawn again")
-
-    monkeypatch.setattr(kept, "draw", refuse)
-    assert first == release.answer(sql, replicates=FEW, cache=tmp_path)
-    with pytest.raises(AssertionError):
-        release.answer(sql, replicates=FEW + 1, cache=tmp_path)
-
-
-def test_replicates_that_were_changed_are_refused(release: Release, tmp_path: Path) -> None:
-    sql = "SELECT avg(age) FROM release"
-    release.answer(sql, replicates=FEW, cache=tmp_path)
-    (place,) = tmp_path.iterdir()
-    file = place / "1.arrow"
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
-    with pytest.raises(HeterofedsynError, match="remove this folder"):
-        release.answer(sql, replicates=FEW, cache=tmp_path)
-    (place / "list.json").write_text("{")
-    assert release.answer(sql, replicates=FEW, cache=tmp_path).cells
-
-
-def test_replicates_on_disk_stay_within_a_limit(
-    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sql = "SELECT avg(age) FROM release"
-    release.answer(sql, replicates=2, cache=tmp_path)
-    (oldest,) = tmp_path.iterdir()
-    size = sum(path.stat().st_size for path in oldest.iterdir())
-    monkeypatch.setattr(kept, "MOST_KEPT", 4 * size)
-    for many in (3, 4, 5):
-        release.answer(sql, replicates=many, cache=tmp_path)
-    folders = [*tmp_path.iterdir()]
-    assert oldest not in folders
-    assert sum(path.stat().st_size for own in folders for path in own.iterdir()) <= 4 * size
 
 
 def test_the_command_answers_in_a_table_or_in_json(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -37,33 +36,15 @@ def ask(
     The question is put to the synthetic table and to replicates of it: tables of other worlds that
     the noisy answers allow. The first question of a release takes some seconds for these.
     """
+    from heterofedsyn._files import cache_of
     from heterofedsyn.cli._show import note, say, say_json, show_table
-    from heterofedsyn.hub.questions.inquiry import check
-    from heterofedsyn.hub.questions.kept import Drawn, usual_cache
     from heterofedsyn.hub.release import load
 
-    release = load(folder)
-    place = cache or usual_cache()
-    drawn = Drawn(release, replicates, place)
-    check(question, release.schema, drawn.empty())
-    if not drawn.kept:
-        note(f"drawing {replicates} replicates, which are kept for the next question")
-        drawn.keep(every_fifth(replicates))
-    answer = release.answer(question, replicates=replicates, cache=place)
+    place = cache or cache_of("ask")
+    answer = load(folder).answer(question, replicates=replicates, cache=place, watch=note)
     if as_json:
         say_json(answer.as_dict())
         return
     show_table("Estimates with intervals of 95 %", answer.head, answer.shown())
     for line in answer.notes:
         say(line)
-
-
-def every_fifth(all_of_them: int) -> Callable[[int], None]:
-    """Says now and then how many replicates are drawn."""
-    from heterofedsyn.cli._show import note
-
-    def watch(many: int) -> None:
-        if many and many % 5 == 0:
-            note(f"  {many} of {all_of_them}")
-
-    return watch

@@ -38,12 +38,6 @@ Tables = Callable[[Sequence[str]], Iterator[Replicate]]
 """Gives the synthetic table and then its replicates, with at least these columns."""
 
 
-def check(sql: str, schema: Schema, empty: pa.Table) -> None:
-    """Refuse what is no question, before anything is drawn for it."""
-    with _asked(empty) as connection:
-        Question.of(sql, schema, connection)
-
-
 def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table) -> Answer:
     """The answer to a question.
 
