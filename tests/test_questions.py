@@ -15,7 +15,7 @@ from scipy import stats
 from heterofedsyn import FederatedSynthesizer, Release, Schema, combine
 from heterofedsyn.cli.app import run
 from heterofedsyn.errors import UsageError
-from heterofedsyn.hub.questions import kept
+from heterofedsyn.hub.questions import Answer, Cell, kept
 from heterofedsyn.hub.questions.combining import t_quantile
 from heterofedsyn.hub.questions.within_groups import lean
 from heterofedsyn.marginals.counting import count_pairs
@@ -99,7 +99,8 @@ def test_results_combine_by_the_rules_of_multiple_imputation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("estimates", "variances"), [([1.0], None), ([1.0, 2.0], [1.0]), (["a", "b"], None)]
+    ("estimates", "variances"),
+    [([1.0], None), ([1.0, 2.0], [1.0]), (["a", "b"], None), ([1.0, np.nan], None), (1.0, None)],
 )
 def test_what_cannot_be_combined_is_refused(estimates: Any, variances: Any) -> None:
     with pytest.raises(UsageError):
@@ -239,6 +240,66 @@ def test_a_cell_without_a_value_stays(release: Release) -> None:
     assert (cell.estimate, cell.low, cell.high) == (0, 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("sql", "word"),
+    [
+        ("SELECT count(*) FROM release WHERE age > 200", "not that there are none"),
+        ("SELECT age / 3.0 + age AS x, count(*) FROM release WHERE age > 95 OR age < 0 "
+         "GROUP BY x HAVING count(*) < 0", None),
+        ("SELECT ward, count(*) FROM release GROUP BY ward", None),
+    ],
+)  # fmt: skip
+def test_what_no_row_shows_is_said(release: Release, sql: str, word: str | None) -> None:
+    notes = " ".join(release.answer(sql, replicates=FEW).notes)
+    assert (word or "") in notes
+    assert word or "none" not in notes
+
+
+def test_groups_that_replicates_do_not_have_are_better_ranges() -> None:
+    schema = Schema.of(
+        {"columns": [{"name": "cost", "type": "number", "min": 0, "max": 1, "bins": 4}]}
+    )
+    rows = pa.table({"cost": np.random.default_rng(0).random(300)})
+    fitted = FederatedSynthesizer(schema, epsilon=5.0, delta=1e-6, noise_seed=1).fit(rows)
+    answer = fitted.release.answer(
+        "SELECT cost, 1.0 * count(*) FROM release GROUP BY cost", replicates=FEW
+    )
+    assert any("group by ranges" in note for note in answer.notes)
+    with pytest.raises(UsageError, match="infinite or no number"):
+        fitted.release.answer("SELECT cost / 0, count(*) FROM release GROUP BY ALL", replicates=FEW)
+
+
+def test_a_group_that_replicates_lack_counts_as_nobody(release: Release) -> None:
+    """However a count is written."""
+    rare = "FROM release WHERE age > 96 GROUP BY age, ward"
+    forms = ("count(*)", "1.0 * count(*)", "coalesce(count(*), 0)")
+    one, *others = (
+        [
+            (cell.estimate, cell.low, cell.high)
+            for cell in release.answer(f"SELECT age, ward, {form} {rare}", replicates=FEW).cells
+        ]
+        for form in forms
+    )
+    assert others == [one, one]
+    assert all(low is not None and low >= 0 for _, low, _ in one)
+
+
+def test_what_having_looks_at_counts_for_every_number() -> None:
+    sql = "SELECT ward, count(*) FROM release GROUP BY ward HAVING avg(age) > 1"
+    answer = released("independent").answer(sql, replicates=FEW)
+    assert {cell.basis for cell in answer.cells} == {"follows"}
+
+
+def test_numbers_in_one_column_have_one_form() -> None:
+    cells = tuple(
+        Cell((ward,), "avg", estimate, estimate - 1_278.3, estimate + 1_278.3, "measured")
+        for ward, estimate in [("a", 7_760.4), ("b", 9_319.0), ("c", 10_604.2)]
+    )
+    shown = Answer("", ("ward",), cells, {}, (), FEW).shown()
+    assert shown[0] == ["a", "7,760", "6,482", "9,039", "measured"]
+    assert shown[2][1] == "10,604"
+
+
 def test_replicates_are_tables_like_the_synthetic_one(release: Release) -> None:
     ours = release.sample()
     first, second = release.replicates(2, seed=3)
@@ -248,6 +309,8 @@ def test_replicates_are_tables_like_the_synthetic_one(release: Release) -> None:
     assert not any(broken_rows(release.schema, first))
     assert first.num_rows != second.num_rows
     assert release.replicates(1, rows=50)[0].num_rows == 50
+    with pytest.raises(UsageError, match=r"must be in 1\.\.1000"):
+        release.replicates(10**9)
 
 
 @pytest.mark.parametrize("method", ["independent", "fedprivsyn", "local-merge"])
