@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import msgspec
 import numpy as np
 
 from heterofedsyn._words import count
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.release import Release
-from heterofedsyn.protocol.about import About
+from heterofedsyn.hub.release.sampling import is_formula
 from heterofedsyn.schema import Clique, Column, KeyColumn
 from heterofedsyn.schema.rules import Determines
 
@@ -25,6 +24,11 @@ Quote: TypeAlias = Callable[[str], str]
 
 MOST_VALUES, MOST_PAIRS = 200, 50
 """That are listed; those after them are counted."""
+
+RESPELT = (
+    "In synthetic.csv an apostrophe stands before names and values that a spreadsheet would take "
+    "for formulas; synthetic.parquet has them as they are."
+)
 
 
 @dataclass(frozen=True)
@@ -108,15 +112,9 @@ def split_pairs(release: Release) -> tuple[list[Clique], list[Clique]]:
     return [p for p in every if p in measured], [p for p in every if p not in measured]
 
 
-def about(release: Release) -> About:
-    """Title, purpose and contact, each empty where the study did not say it."""
-    said = release.run.about
-    return About() if isinstance(said, msgspec.UnsetType) else said
-
-
 def title(release: Release) -> str:
     """What the table is called."""
-    return about(release).title or f"Synthetic table {release.run.study[:12]}"
+    return release.run.said_about.title or f"Synthetic table {release.run.study[:12]}"
 
 
 def protected(release: Release, quote: Quote) -> str:
@@ -142,16 +140,27 @@ def guarantee(release: Release, quote: Quote) -> str:
 
 def origin(release: Release, quote: Quote) -> str:
     """How the rows came about."""
-    sites = release.run.sites
-    held = count(len(sites), "site")
     return (
-        "The rows are synthetic: no row is a record of anybody. The tables of "
-        f"{held} were counted where they lie, every count got discrete Gaussian noise before it "
-        f"was used, and rows were drawn from a model of the noisy counts (method "
+        f"The rows are synthetic: no row is a record of anybody. {held(release)} counted, every "
+        "count got discrete Gaussian noise before it was used, and rows were drawn from a model of "
+        "the noisy counts (method "
         f"{word(release.run.method, quote)} of heterofedsyn "
         f"{word(release.run.version, quote)}). About "
         f"{count(release.run.noisy_total, 'record')} stand behind them; the exact number is "
         "private too."
+    )
+
+
+def held(release: Release) -> str:
+    """Whose records were counted, with what a release does not know of them."""
+    if release.run.pooled:
+        return "The records of one pool, which one party holds, were"
+    number = len(release.run.sites)
+    if number == 1:
+        return "The records of one site were"
+    return (
+        f"The records of {count(number, 'site')} (or of as many parts of one simulated study: a "
+        "release does not tell them apart) were"
     )
 
 
@@ -178,6 +187,7 @@ def limits(release: Release, quote: Quote) -> list[str]:
         "What holds between three or more columns at once was not measured, unless it is a rule "
         "of the schema or follows from pairs."
     )
+    lines += spelling(release)
     lines += [f"Remark: {quote(remark)}." for remark in release.run.remarks]
     return lines
 
@@ -195,6 +205,30 @@ def vouched(release: Release, *names: str) -> tuple[str, str]:
         f"the model vouches for no {' or '.join(names)}, so no file can be described; save the "
         "release to a folder and load it from there"
     )
+
+
+def spelling(release: Release) -> list[str]:
+    """That `synthetic.csv` has other names or values than the schema, if it has."""
+    changed = release.run.safe_csv is True and any(
+        is_formula(text)
+        for column in release.schema.columns
+        for text in (column.name, getattr(column, "prefix", None) or "", *_values(column))
+    )
+    return [RESPELT] if changed else []
+
+
+def check_spelling(release: Release) -> None:
+    """Refuse to describe a CSV whose names or values are not spelt as in the schema.
+
+    Raises:
+        UsageError: the release was saved with `safe_csv`, which changed some of them.
+    """
+    if spelling(release):
+        raise UsageError(
+            "synthetic.csv was written with --safe-csv and has apostrophes before names or values "
+            "that look like formulas, so it is not as the schema says; read synthetic.parquet, or "
+            "write the release again: load(DIR).save(OTHER)"
+        )
 
 
 def word(text: str, quote: Quote) -> str:

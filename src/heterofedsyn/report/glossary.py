@@ -37,7 +37,8 @@ TERMS = (
     ),
     Term(
         "delta",
-        "The chance, far below one in the number of rows, that the promise of epsilon is exceeded.",
+        "About the chance that the promise of epsilon is exceeded. It has to be far below one in "
+        "the number of rows: a larger one would allow publishing somebody's record outright.",
         board=True,
     ),
     Term(
@@ -88,7 +89,8 @@ TERMS = (
     ),
     Term(
         "site",
-        "An organisation that holds rows, such as a hospital; rows do not leave it.",
+        "Who holds rows of its own, such as a hospital, and answers by itself; in a simulation, a "
+        "part of one table.",
         others=("sites",),
         board=True,
     ),

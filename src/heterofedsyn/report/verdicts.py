@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -29,6 +30,9 @@ MOST_OF_SPREAD = 0.10
 
 MOST_IN_PAIR = 0.05
 """Share of rows that noise puts into the wrong cell of a pair's table that can be trusted."""
+
+CAREFUL = 3
+"""Columns that are named as the weakest."""
 
 _MEAN = math.sqrt(2 / math.pi)
 """Mean absolute value of a normal variable, in standard errors."""
@@ -124,6 +128,29 @@ def _verdict(release: Release, name: str) -> Verdict:
         reason = "made up to tell rows apart; it says nothing of anybody"
         return Verdict(name, Word.NOT_ALONE, reason, 1.0, math.inf)
     return judged(name, bars_of(release, name))
+
+
+def careful(verdicts: Sequence[Verdict]) -> str:
+    """The weakest columns, even where all are good."""
+    ranked = sorted(verdicts, key=lambda verdict: (-[*Word].index(verdict.word), -verdict.blur))
+    weakest = ranked[:CAREFUL]
+    named = "; ".join(
+        f"{drawing.short(verdict.name, 40)} ({verdict.word}: {_share_of_noise(verdict)})"
+        for verdict in weakest
+    )
+    best = all(verdict.word is Word.GOOD for verdict in weakest)
+    return f"{named}." + (
+        " They are the weakest for what they tell, yet good by themselves." if best else ""
+    )
+
+
+def _share_of_noise(verdict: Verdict) -> str:
+    """How much noise there is for what a column tells, in words."""
+    if math.isinf(verdict.blur):
+        return verdict.reason
+    if verdict.blur >= 1:
+        return "all that it tells may be noise"
+    return f"noise is about {percent(verdict.blur)} of what it tells"
 
 
 def trusted_pairs(release: Release) -> dict[Clique, float]:
