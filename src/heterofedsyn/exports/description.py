@@ -12,11 +12,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from heterofedsyn._words import count
+from heterofedsyn._words import count, percent
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.release.sampling import is_formula
-from heterofedsyn.schema import Clique, Column, KeyColumn
+from heterofedsyn.schema import BooleanColumn, CategoricalColumn, Clique, Column, KeyColumn
+from heterofedsyn.schema.labels import words_of
 from heterofedsyn.schema.rules import Determines
 
 Quote: TypeAlias = Callable[[str], str]
@@ -24,6 +25,8 @@ Quote: TypeAlias = Callable[[str], str]
 
 MOST_VALUES, MOST_PAIRS = 200, 50
 """That are listed; those after them are counted."""
+
+_LISTED = BooleanColumn | CategoricalColumn
 
 RESPELT = (
     "In synthetic.csv an apostrophe stands before names and values that a spreadsheet would take "
@@ -240,15 +243,6 @@ def word(text: str, quote: Quote) -> str:
     return text if re.fullmatch(r"[\w.+-]+", text, re.ASCII) else quote(text)
 
 
-def percent(share: float) -> str:
-    """A share with two digits that count.
-
-    >>> percent(0.01234), percent(0.000056)
-    ('1.2 %', '0.0056 %')
-    """
-    return f"{float(f'{100 * share:.2g}'):.10g} %"
-
-
 def listed(words: Sequence[str], noun: str, most: int = MOST_VALUES) -> str:
     """Words in a row; the last of very many are counted.
 
@@ -267,9 +261,7 @@ def _ends(column: Column) -> tuple[str, str] | None:
 
 
 def _values(column: Column) -> tuple[str, ...]:
-    if column.kind == "boolean":
-        return "false", "true"
-    return tuple(getattr(column, "values", ()))
+    return tuple(words_of(column)) if isinstance(column, _LISTED) else ()
 
 
 def _error(release: Release, name: str) -> float | None:

@@ -240,7 +240,7 @@ def _limits(statement: PrivacyStatement) -> Points:
     )
     return Points(
         (
-            ("Other studies", "Costs of all studies of the same rows add up (table above)."),
+            ("Other studies", "Costs of all studies of the same rows add up."),
             ("Many rows", several),
             (
                 "Groups",

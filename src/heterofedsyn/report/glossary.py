@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heterofedsyn.report.blocks import Glossary, Section, percent
+from heterofedsyn._words import percent
+from heterofedsyn.report.blocks import Glossary, Section
 from heterofedsyn.report.verdicts import MOST_GOOD, MOST_IN_PAIR, MOST_OF_SPREAD, MOST_ROUGH, Word
 
 

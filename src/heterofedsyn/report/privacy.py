@@ -11,7 +11,7 @@ from fractions import Fraction
 from msgspec import UnsetType
 
 from heterofedsyn import drawing
-from heterofedsyn._words import count
+from heterofedsyn._words import count, percent
 from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.release.statement import PrivacyStatement, SiteAccount
 from heterofedsyn.privacy.budget import Budget
@@ -23,7 +23,6 @@ from heterofedsyn.report.blocks import (
     Table,
     Text,
     Warn,
-    percent,
 )
 
 MOST_BARS = 8

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from heterofedsyn import drawing
-from heterofedsyn._words import count
+from heterofedsyn._words import count, percent
 from heterofedsyn.hub.release import Release
-from heterofedsyn.report.blocks import Block, Marked, Points, Section, Text, Warn, percent
+from heterofedsyn.report.blocks import Block, Marked, Points, Section, Text, Warn
 from heterofedsyn.report.chances import in_thousand, most_right
 from heterofedsyn.report.heat import both
 from heterofedsyn.report.privacy import SIMULATED

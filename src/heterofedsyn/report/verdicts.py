@@ -11,11 +11,11 @@ import numpy as np
 
 from heterofedsyn import drawing
 from heterofedsyn._arrays import Floats
+from heterofedsyn._words import percent
 from heterofedsyn.hub.release import Release
 from heterofedsyn.report.attributes import released_counts
 from heterofedsyn.report.bars import Display
-from heterofedsyn.report.blocks import percent
-from heterofedsyn.report.pair_noise import expected_noise
+from heterofedsyn.report.pair_noise import expected_noise, mean_noise
 from heterofedsyn.schema import Clique
 from heterofedsyn.synthesis.grid import grouped
 
@@ -33,9 +33,6 @@ MOST_IN_PAIR = 0.05
 
 CAREFUL = 3
 """Columns that are named as the weakest."""
-
-_MEAN = math.sqrt(2 / math.pi)
-"""Mean absolute value of a normal variable, in standard errors."""
 
 
 class Word(StrEnum):
@@ -79,7 +76,7 @@ class Bars:
         standard error was shrunk towards what its neighbours say, so it counts for less.
         """
         weights = np.sqrt(self.shares / np.maximum(self.shares + self.errors, 1e-300))
-        return min(1.0, 0.5 * _MEAN * float((self.errors * weights).sum()))
+        return min(1.0, mean_noise(self.errors * weights))
 
     @property
     def spread(self) -> float:
