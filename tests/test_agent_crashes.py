@@ -162,7 +162,7 @@ def test_killed_at_any_step_five_times_over_and_asked_again(tmp_path: Path, agen
 TIMES = pytest.mark.parametrize(
     "times",
     [
-        pytest.param(25, marks=pytest.mark.thorough),
+        pytest.param(10, marks=pytest.mark.thorough),
         pytest.param(250, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
     ],
 )

@@ -322,6 +322,7 @@ def copied(release: Path, target: Path) -> Path:
     return target
 
 
+@pytest.mark.slow
 def test_what_else_lies_in_the_folder_is_not_on_the_page(release: Path, tmp_path: Path) -> None:
     folder = copied(release, tmp_path / "r")
     assert strangers(folder) == ()

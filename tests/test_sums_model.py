@@ -28,7 +28,14 @@ def begun(trust: SecureAggregation = FOUR) -> Cast:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("trust", [*settings(3), *settings(4)], ids=str)
+@pytest.mark.parametrize(
+    "trust",
+    [
+        *settings(3),
+        *(pytest.param(trust, marks=pytest.mark.slow) for trust in settings(4)),
+    ],
+    ids=str,
+)
 def test_of_three_or_four_sites_nothing_but_sums_can_be_computed(trust: SecureAggregation) -> None:
     assert "choices" in lies(trust, seed=1)
     assert "choices" in two_lists(trust, seed=1)

@@ -47,6 +47,32 @@ def read_whole(path: str | os.PathLike[str], most: int) -> bytes:
         return file.read()
 
 
+def cache_of(name: str) -> Path | None:
+    """Where a user keeps what only saves time, one folder for each use; none without a home.
+
+    Below XDG_CACHE_HOME, which counts if it is a whole path, or ~/.cache.
+    """
+    above = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    if not above.is_absolute():
+        try:
+            above = Path.home() / ".cache"
+        except RuntimeError:
+            return None
+    return above / "heterofedsyn" / name if above.is_absolute() else None
+
+
+def check_private(there: os.stat_result) -> None:
+    """Refuse a file or folder that others can change.
+
+    Raises:
+        OSError: if it is another user's, or a group or everybody may write it.
+    """
+    if there.st_uid != os.geteuid():
+        raise OSError(errno.EINVAL, "this belongs to another user; name another place")
+    if there.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise OSError(errno.EINVAL, "others may write there; take that away, or name another place")
+
+
 def check_no_link(target: Path) -> None:
     """Refuse to write where a link is, whether or not it leads anywhere.
 

@@ -31,20 +31,17 @@ def ask(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Answer a question with an interval for every number; costs no privacy.
+    """Answer a question with intervals; costs no privacy.
 
     The question is put to the synthetic table and to replicates of it: tables of other worlds that
     the noisy answers allow. The first question of a release takes some seconds for these.
     """
+    from heterofedsyn._files import cache_of
     from heterofedsyn.cli._show import note, say, say_json, show_table
-    from heterofedsyn.hub.questions.kept import Drawn, usual_cache
     from heterofedsyn.hub.release import load
 
-    release = load(folder)
-    place = cache or usual_cache()
-    if not Drawn(release, replicates, place).kept:
-        note(f"drawing {replicates} replicates, which are kept for the next question")
-    answer = release.answer(question, replicates=replicates, cache=place)
+    place = cache or cache_of("ask")
+    answer = load(folder).answer(question, replicates=replicates, cache=place, watch=note)
     if as_json:
         say_json(answer.as_dict())
         return

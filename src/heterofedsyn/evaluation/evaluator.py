@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import Floats, stream
-from heterofedsyn._files import file_written_whole
+from heterofedsyn._files import cache_of, file_written_whole
 from heterofedsyn.errors import HeterofedsynError, UsageError, did_you_mean
 from heterofedsyn.evaluation import learning
 from heterofedsyn.evaluation.learning import Figures, Task, average, guess, learn
@@ -251,10 +250,9 @@ class Evaluator:
         return figures
 
 
-def cache_folder() -> Path:
+def cache_folder() -> Path | None:
     """Where the user keeps what models learn from real rows; it holds scores, no rows."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "heterofedsyn" / "ceilings"
+    return cache_of("ceilings")
 
 
 def score(

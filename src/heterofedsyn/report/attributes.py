@@ -116,7 +116,7 @@ def attribute_picture(
 
 def released_counts(release: Release, name: str) -> Floats:
     """An attribute's counts after the noise was dealt with, over all populations."""
-    counts = [targets.estimates.values[name] for targets in release.model.targets]
+    counts = [targets.estimates.fitted(name) for targets in release.model.targets]
     return np.asarray(np.sum(counts, axis=0), np.float64)
 
 

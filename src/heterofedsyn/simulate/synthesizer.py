@@ -330,13 +330,17 @@ class FederatedSynthesizer:
             raise UsageError("nothing has been fitted yet; call fit() first")
         return self._release
 
-    def sample(self, rows: int | None = None, seed: int | None = None) -> pa.Table:
+    def sample(
+        self, rows: int | None = None, seed: int | None = None, *, where: str | None = None
+    ) -> pa.Table:
         """Synthetic rows; the noisy total unless asked."""
-        return self.release.sample(rows, seed)
+        return self.release.sample(rows, seed, where=where)
 
-    def batches(self, rows: int | None = None, seed: int | None = None) -> Iterator[pa.Table]:
+    def batches(
+        self, rows: int | None = None, seed: int | None = None, *, where: str | None = None
+    ) -> Iterator[pa.Table]:
         """The rows of `sample`, a part at a time: memory does not grow with their number."""
-        return self.release.batches(rows, seed)
+        return self.release.batches(rows, seed, where=where)
 
     def save(
         self,

@@ -9,7 +9,7 @@ import numpy as np
 
 from heterofedsyn._arrays import Codes, Floats, Integers, frozen
 from heterofedsyn.schema import Clique, Domain, EncodedTable, Schema
-from heterofedsyn.synthesis.refine import refine
+from heterofedsyn.synthesis.refine import SMALLEST_SHARE, refine
 
 
 def missing_apart(schema: Schema, groups: dict[str, Integers]) -> dict[str, bool]:
@@ -66,6 +66,11 @@ class Estimates:
             if weight > 1e-6:
                 weights[pair] = weight
         return weights
+
+    def fitted(self, name: str) -> Floats:
+        """An attribute's 1-way over its values as rows have it: its groups hold their singles."""
+        values, groups = self.values[name] + SMALLEST_SHARE, self.groups[name]
+        return values * (self.singles[name] / np.bincount(groups, values))[groups]
 
     def table(self, first: str, second: str) -> Floats:
         """A pair's table with the rows of the first attribute, whichever way it is stored."""

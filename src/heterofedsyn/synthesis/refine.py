@@ -33,6 +33,10 @@ SHRINKAGE = 1e-3
 """Keeps the correlations invertible when attributes are copies of each other."""
 
 
+SMALLEST_SHARE = 1e-9
+"""Keeps the proportions within a group of which nothing seems to be there."""
+
+
 def refine(
     codes: Codes,
     groups: Sequence[Integers],
@@ -58,10 +62,10 @@ def refine(
             columns.append(own.argsort()[codes[place]].astype(np.uint16))
             continue
         if place in latent:
-            many = allocated_values(codes[place], own, counts + 1e-9, rng)
+            many = allocated_values(codes[place], own, counts + SMALLEST_SHARE, rng)
             columns.append(_ranked(codes[place], own, latent[place], many))
         else:
-            columns.append(allocate_values(codes[place], own, counts + 1e-9, rng))
+            columns.append(allocate_values(codes[place], own, counts + SMALLEST_SHARE, rng))
     return columns
 
 

@@ -11,20 +11,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from heterofedsyn._arrays import Floats
-from heterofedsyn._sql import database_of, worded
+from heterofedsyn._sql import database_of, in_time, worded
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.questions.answer import Answer, Basis, Cell
 from heterofedsyn.hub.questions.combining import t_quantile
-from heterofedsyn.hub.questions.question import EXTREMES, TABLE, Output, Question
+from heterofedsyn.hub.questions.plain_select import DRAWN
+from heterofedsyn.hub.questions.question import EXTREMES, Output, Question
 from heterofedsyn.hub.questions.replicates import Replicate
+from heterofedsyn.hub.questions.within_bins import standing_out
+from heterofedsyn.hub.release.sql_reading import TABLE
 from heterofedsyn.schema import Clique, Schema
+from heterofedsyn.schema.binned import BinnedColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_CELLS = 10_000
 """Rows of an answer; more are no answer to anybody."""
+
+FAVOURED = 0.1
+"""Share of records in bins that stand out, from which it is said."""
 
 Rows = dict[tuple[Any, ...], tuple[Any, ...]]
 Tables = Callable[[Sequence[str]], Iterator[Replicate]]
@@ -38,7 +45,7 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
         empty: the synthetic table without rows.
     """
     results: list[Rows] = []
-    bounds: list[tuple[float, float]] = []
+    favoured: list[str] = []
     with _asked(empty) as connection:
         question = Question.of(sql, schema, connection)
         for number, replicate in enumerate(tables(question.touched)):
@@ -46,25 +53,30 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
             text = question.of_replicates if number else question.sql
             results.append(_rows(connection, text, question))
             if not number:
-                bounds = [question.bounds(o, schema, connection) for o in _figures(question)]
+                favoured = [*_favourites(question, schema, replicate.table)]
     ours, others = results[0], results[1:]
+    bases = [_basis(output, schema, model) for output in question.figures]
     cells = []
     for keys, row in ours.items():
-        for place, output in enumerate(_figures(question)):
-            drawn = [rows[keys][place] if keys in rows else None for rows in others]
-            estimate, low, high = _interval(
-                row[place], [_number(d, output) for d in drawn], bounds[place]
-            )
-            cells.append(
-                Cell(keys, output.name, estimate, low, high, _basis(output, schema, model))
-            )
+        for place, output in enumerate(question.figures):
+            drawn = [
+                _number(rows[keys][place] if keys in rows else None, output) for rows in others
+            ]
+            estimate, low, high = _interval(row[place], drawn, output.ends)
+            cells.append(Cell(keys, output.name, estimate, low, high, bases[place]))
     pairs = _pairs(question.touched, schema, model)
     return Answer(
         sql,
         tuple(output.name for output in question.outputs if output.is_key),
         tuple(cells),
         pairs,
-        _notes(question, schema, pairs),
+        (
+            *_notes(question, schema, pairs, model),
+            *favoured,
+            *_without_interval(cells),
+            *_of_few(ours, others),
+            *_of_none(cells),
+        ),
         len(others),
     )
 
@@ -79,19 +91,17 @@ def _asked(empty: pa.Table) -> Iterator[Any]:
 
 def _give(connection: Any, replicate: Replicate) -> None:
     """Have the database show these rows, each as often as it counts."""
-    connection.execute(f"DROP VIEW IF EXISTS {TABLE}")
-    connection.register("drawn", replicate.table)
-    times = f" CROSS JOIN range({replicate.weight})" if replicate.weight > 1 else ""
-    connection.execute(f"CREATE VIEW {TABLE} AS SELECT drawn.* FROM drawn{times}")
-
-
-def _figures(question: Question) -> list[Output]:
-    return [output for output in question.outputs if not output.is_key]
+    if replicate.weight == 1:
+        connection.register(TABLE, replicate.table)
+        return
+    connection.register(DRAWN, replicate.table)
+    rows = f"SELECT {DRAWN}.* FROM {DRAWN} CROSS JOIN range({replicate.weight})"
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW {TABLE} AS {rows}")
 
 
 def _rows(connection: Any, sql: str, question: Question) -> Rows:
     """The result, the figures of each row by its keys."""
-    found = connection.execute(sql).fetchmany(MOST_CELLS + 1)
+    found = in_time(connection, lambda: connection.execute(sql).fetchmany(MOST_CELLS + 1))
     if len(found) > MOST_CELLS:
         raise UsageError(
             f"the question has more than {MOST_CELLS:,} groups; group by fewer values or by ranges"
@@ -100,6 +110,8 @@ def _rows(connection: Any, sql: str, question: Question) -> Rows:
     rows: Rows = {}
     for row in found:
         keys = tuple(value for value, key in zip(row, is_key, strict=True) if key)
+        if any(isinstance(value, float) and not math.isfinite(value) for value in keys):
+            raise UsageError("a group is infinite or no number; leave such rows out with WHERE")
         if keys in rows:
             raise UsageError("two rows of the answer look alike; select all that GROUP BY names")
         rows[keys] = tuple(value for value, key in zip(row, is_key, strict=True) if not key)
@@ -107,9 +119,7 @@ def _rows(connection: Any, sql: str, question: Question) -> Rows:
 
 
 def _number(value: Any, output: Output) -> float | None:
-    if value is None:
-        return 0.0 if output.additive else None
-    return float(value)
+    return output.of_nobody if value is None else float(value)
 
 
 def _interval(
@@ -152,13 +162,15 @@ def _basis(output: Output, schema: Schema, model: Model) -> Basis:
     return "measured"
 
 
-def _notes(question: Question, schema: Schema, pairs: Mapping[Clique, bool]) -> tuple[str, ...]:
+def _notes(
+    question: Question, schema: Schema, pairs: Mapping[Clique, bool], model: Model
+) -> tuple[str, ...]:
     notes = [
         f"{a} and {b} were not measured together: read this as a guess"
         for (a, b), measured in pairs.items()
         if not measured
     ]
-    if any(len(_canonical(o.columns, schema)) > 2 for o in _figures(question)):
+    if any(len(_canonical(o.columns, schema)) > 2 for o in question.figures):
         notes.append(
             "more than two columns: each pair may be measured, but how three go together was not"
         )
@@ -166,6 +178,66 @@ def _notes(question: Question, schema: Schema, pairs: Mapping[Clique, bool]) -> 
         notes.append(
             "where the basis is 'follows', an interval covers noise but not missing dependence"
         )
-    if any(output.functions & EXTREMES for output in _figures(question)):
+    notes += _merged(pairs, model)
+    if any(output.functions & EXTREMES for output in question.figures):
         notes.append("least, greatest and most frequent values hang on single rows: do not use")
     return tuple(notes)
+
+
+def _favourites(question: Question, schema: Schema, drawn: pa.Table) -> Iterator[str]:
+    """What to say of columns with bins that hold far more than those beside them."""
+    for name in question.touched:
+        column = schema.column(name)
+        if not isinstance(column, BinnedColumn):
+            continue
+        codes, _ = column.encode(drawn.column(name).combine_chunks())
+        masses = np.bincount(codes, minlength=column.size).astype(np.float64)
+        peaks = column.grid.layout.code_of_bin[standing_out(column, masses)]
+        if masses[peaks].sum() > FAVOURED * codes.size:
+            yield (
+                f"{name} has bins that hold far more than those beside them: where in them values "
+                "lie is not known, and intervals of ranges that end there are too narrow"
+            )
+
+
+def _without_interval(cells: Sequence[Cell]) -> list[str]:
+    if not any(cell.low is None and cell.estimate is not None for cell in cells):
+        return []
+    return ["a number without an interval is of too few rows to tell: do not use it"]
+
+
+def _of_few(ours: Rows, others: Sequence[Rows]) -> list[str]:
+    """What to say of groups that most replicates do not have."""
+    there = sum(keys in rows for rows in others for keys in ours)
+    if 2 * there >= len(ours) * len(others):
+        return []
+    return [
+        "most groups hold so few rows that most replicates have none of them: group by ranges, as "
+        "in age // 10 or date_trunc('year', day)"
+    ]
+
+
+def _of_none(cells: Sequence[Cell]) -> list[str]:
+    if not any(cell.estimate == cell.low == cell.high == 0 for cell in cells):
+        return []
+    return [
+        "0 from 0 to 0 means that no synthetic row is of this kind, not that there are none: check "
+        "how values are spelt and what range the column has"
+    ]
+
+
+def _merged(pairs: Mapping[Clique, bool], model: Model) -> list[str]:
+    """What to say of columns that were measured with others in groups of their values."""
+    groups: dict[str, int] = {}
+    for grid in (grid for targets in model.targets for grid in targets.grids):
+        for name, own in zip(grid.attributes, grid.groups, strict=True):
+            groups[name] = max(groups.get(name, 0), max(own) + 1)
+    domain = model.targets[0].domain
+    asked = dict.fromkeys(name for pair, measured in pairs.items() if measured for name in pair)
+    return [
+        f"{name} was measured with other columns in {groups[name]} groups of its "
+        f"{domain.size(name)} values: what differs within a group is a guess that the interval "
+        "allows for"
+        for name in asked
+        if groups.get(name, domain.size(name)) < domain.size(name)
+    ]

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import math
 import os
-import shutil
-from collections.abc import Iterator, Sequence
+import re
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+import msgspec
 import numpy as np
 
-from heterofedsyn._files import open_inside, written_whole
+from heterofedsyn._files import check_private, open_inside, reason
 from heterofedsyn._version import __version__
-from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.questions.replicates import SEED, Replicate, draw
 from heterofedsyn.hub.release.model_file import digest, pack
 from heterofedsyn.hub.release.sampling import CHUNK
 from heterofedsyn.hub.release.sampling import draw as draw_ours
-from heterofedsyn.schema import EncodedTable, decode
+from heterofedsyn.schema import EncodedTable, Schema, decode
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from heterofedsyn.hub.release.release import Release
 
 MOST_DRAWN = 25_000
 """Rows of a replicate, each of which may stand for several: more made no interval better."""
@@ -37,9 +42,24 @@ MOST_KEPT = 2**31
 """Bytes of all replicates on disk; those not used for longest go first."""
 
 MOST_REPLICATES = 1_000
-FORMAT = 1
+FORMAT = 2
+FOLDER = "heterofedsyn-replicates"
+"""In the folder that a user names: nothing outside of it is ever written or removed."""
+
+LEFT_BEHIND = 3_600
+"""Seconds after which nobody writes any longer to a folder that is not whole."""
+
+FARTHEST = 8
+"""Standard deviations from our number of records within which that of every world is."""
+
+TOLD_EVERY = 5
+"""Replicates after which it is told how many are drawn."""
+
 _LIST = "list.json"
 _MOST_LIST = 2**20
+_PARTIAL = "partial-"
+_FOLDER_NAME = re.compile(r"[0-9a-f]{32}")
+_FILE_NAME = re.compile(r"list\.json|(0|[1-9][0-9]{0,3})\.arrow")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +67,19 @@ class Drawn:
     """The synthetic table and its replicates, drawn when first asked for.
 
     Attributes:
+        seed: of the synthetic table.
+        total: how many records that tells of.
         cache: a folder to keep them in; nothing is written unless given.
+        watch: is told while they are drawn, and if they cannot be kept.
     """
 
-    release: Release
+    schema: Schema
+    model: Model
+    seed: int
+    total: int
     replicates: int
     cache: Path | None = None
+    watch: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
         if not 2 <= self.replicates <= MOST_REPLICATES:
@@ -60,131 +87,219 @@ class Drawn:
 
     def empty(self) -> pa.Table:
         """The synthetic table without rows."""
-
-        schema = self.release.schema
-        none = np.zeros((len(schema.domain), 0), np.uint16)
-        return decode(schema, EncodedTable(schema.domain, none), np.random.default_rng(0))
+        none = np.zeros((len(self.schema.domain), 0), np.uint16)
+        return decode(self.schema, EncodedTable(self.schema.domain, none), np.random.default_rng(0))
 
     def tables(self, columns: Sequence[str]) -> Iterator[Replicate]:
         """The synthetic table, then its replicates, with at least these columns."""
-        place = self._place
-        if place is None:
+        tables = None if self.cache is None else self._kept(self.cache / FOLDER, columns)
+        if tables is None:
             yield from self._remembered()
-            return
-        if not self.kept:
-            _keep(place, self._drawn())
-            _make_room(place)
-        yield from _read(place, columns)
+        else:
+            yield from map(Replicate, tables, self._weights)
+
+    def _kept(self, home: Path, columns: Sequence[str]) -> list[pa.Table] | None:
+        """What is kept, drawn now unless it was before; nothing where that cannot be."""
+        place = home / self._name
+        like = self.empty().schema
+        tables = _read(place, self.replicates + 1, like, columns)
+        if tables is None:
+            try:
+                _keep(place, self._drawn(", which are kept for the next question"))
+            except OSError as error:
+                self._tell(f"replicates cannot be kept in {home}: {reason(error)}")
+                return None
+            tables = _read(place, self.replicates + 1, like, columns)
+        return tables
 
     @cached_property
-    def _place(self) -> Path | None:
-        """The folder of these replicates; its name tells them from all others."""
-        if self.cache is None:
-            return None
-        run = self.release.run
-        packed = pack(self.release.schema, self.release.model, {})
-        facts = [FORMAT, __version__, digest(packed), run.seed, run.noisy_total, self.replicates]
-        return self.cache / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+    def _name(self) -> str:
+        """Tells these replicates from all others."""
+        model = digest(pack(self.schema, self.model, {}))
+        facts = [FORMAT, __version__, model, self.seed, self.total, self.replicates, MOST_DRAWN]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
-    @property
-    def kept(self) -> bool:
-        """Whether they were drawn before and are on disk."""
-        place = self._place
-        return place is not None and len(_listed(place)) == self.replicates + 1
+    @cached_property
+    def _weights(self) -> list[int]:
+        """How many records a row of each table stands for.
+
+        One number for all worlds, so that the release tells it and no file has to.
+        """
+        error = math.sqrt(math.fsum(targets.total_variance for targets in self.model.targets))
+        most = math.ceil(self.total + FARTHEST * error)
+        return [-(-self.total // CHUNK), *[-(-most // MOST_DRAWN)] * self.replicates]
 
     def _remembered(self) -> list[Replicate]:
-        known = _REMEMBERED.setdefault(self.release.model, {})
-        if self.replicates not in known:
-            known[self.replicates] = [*self._drawn()]
-        return known[self.replicates]
+        known = _REMEMBERED.setdefault(self.model, {})
+        which = (self.seed, self.total, self.replicates)
+        if which not in known:
+            known[which] = [*map(Replicate, self._drawn(), self._weights)]
+        return known[which]
 
-    def _drawn(self) -> Iterator[Replicate]:
+    def _drawn(self, remark: str = "") -> Iterator[pa.Table]:
         import pyarrow as pa
 
-        schema, model, run = self.release.schema, self.release.model, self.release.run
-        weight = -(-run.noisy_total // CHUNK)
-        rows = max(1, round(run.noisy_total / weight))
-        yield Replicate(pa.concat_tables(draw_ours(schema, model, rows, run.seed)), weight)
-        for number in range(self.replicates):
-            yield draw(schema, model, number, SEED, rows=None, most=MOST_DRAWN)
+        self._tell(f"drawing {self.replicates} replicates{remark}")
+        ours, *others = self._weights
+        rows = max(1, round(self.total / ours))
+        yield pa.concat_tables(draw_ours(self.schema, self.model, rows, self.seed))
+        for number, weight in enumerate(others):
+            yield draw(self.schema, self.model, number, SEED, weight=weight).table
+            if (number + 1) % TOLD_EVERY == 0:
+                self._tell(f"  {number + 1} of {self.replicates}")
+
+    def _tell(self, line: str) -> None:
+        if self.watch is not None:
+            self.watch(line)
 
 
-_REMEMBERED: WeakKeyDictionary[Model, dict[int, list[Replicate]]] = WeakKeyDictionary()
+_REMEMBERED: WeakKeyDictionary[Model, dict[tuple[int, int, int], list[Replicate]]] = (
+    WeakKeyDictionary()
+)
 
 
-def usual_cache() -> Path:
-    """Where the command line keeps replicates: below XDG_CACHE_HOME, or ~/.cache."""
-    above = os.environ.get("XDG_CACHE_HOME")
-    if above and Path(above).is_absolute():
-        return Path(above) / "heterofedsyn" / "replicates"
-    return Path.home() / ".cache" / "heterofedsyn" / "replicates"
+class _List(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a folder holds: the SHA-256 of `0.arrow`, `1.arrow` and so on."""
+
+    digests: tuple[str, ...]
 
 
-def _keep(place: Path, replicates: Iterator[Replicate]) -> None:
-    """Write a folder of replicates, all of them or nothing, with what tells them from others."""
-    import pyarrow as pa
-
-    listed = []
-    with written_whole(place) as partial:
-        for number, replicate in enumerate(replicates):
-            path = partial / f"{number}.arrow"
-            options = pa.ipc.IpcWriteOptions(compression="lz4")
-            with pa.ipc.new_file(path, replicate.table.schema, options=options) as writer:
-                writer.write_table(replicate.table)
-            with path.open("rb") as written:
-                found = hashlib.file_digest(written, "sha256").hexdigest()
-            listed.append({"digest": found, "weight": replicate.weight})
-        (partial / _LIST).write_text(json.dumps(listed), encoding="utf-8")
-
-
-def _read(place: Path, columns: Sequence[str]) -> Iterator[Replicate]:
-    """The replicates of a folder.
+def _keep(place: Path, tables: Iterable[pa.Table]) -> None:
+    """Write a folder of tables, all of them or nothing, and make room for it.
 
     Raises:
-        HeterofedsynError: one of them is not what was written.
+        OSError: it cannot be written, or something else is there; no table is drawn in vain.
     """
     import pyarrow as pa
 
-    for number, entry in enumerate(_listed(place)):
-        data = _bytes(place, f"{number}.arrow", MOST_KEPT)
-        if hashlib.sha256(data).hexdigest() != entry["digest"]:
-            raise HeterofedsynError(
-                f"{place} holds replicates that were changed; remove this folder and ask again"
-            )
-        file = pa.BufferReader(data)
-        names = pa.ipc.open_file(file).schema.names
-        wanted = [names.index(name) for name in columns] or [0]
-        options = pa.ipc.IpcReadOptions(included_fields=wanted)
-        yield Replicate(pa.ipc.open_file(file, options=options).read_all(), entry["weight"])
-    os.utime(place)
-
-
-def _listed(place: Path) -> list[Any]:
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_folder(place.parent)
+    _remove(place)
+    partial = Path(mkdtemp(prefix=_PARTIAL, dir=place.parent))
     try:
-        listed = json.loads(_bytes(place, _LIST, _MOST_LIST))
-        for entry in listed:
-            if not (isinstance(entry["digest"], str) and 1 <= int(entry["weight"]) < 2**40):
-                return []
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-    return list(listed)
+        digests = []
+        for number, table in enumerate(tables):
+            sink = pa.BufferOutputStream()
+            options = pa.ipc.IpcWriteOptions(compression="lz4")
+            with pa.ipc.new_file(sink, table.schema, options=options) as writer:
+                writer.write_table(table)
+            digests.append(_written(partial / f"{number}.arrow", sink.getvalue().to_pybytes()))
+        _written(partial / _LIST, msgspec.json.encode(_List(tuple(digests))))
+        try:
+            partial.rename(place)
+        except OSError:
+            if not place.exists():  # else another program was faster, with the same tables
+                raise
+    finally:
+        with suppress(OSError):
+            _remove(partial)
+    _make_room(place)
+
+
+def _written(path: Path, data: bytes) -> str:
+    """The digest of bytes that are in a new file."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+        file.write(data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read(place: Path, many: int, like: pa.Schema, columns: Sequence[str]) -> list[pa.Table] | None:
+    """These columns of so many tables, if a folder holds them just as they were written."""
+    import pyarrow as pa
+
+    try:
+        _check_folder(place.parent)
+        _check_folder(place)
+        digests = _listed(place)
+        if len(digests) != many:
+            return None
+        tables = []
+        for number, wanted in enumerate(digests):
+            data = _bytes(place, f"{number}.arrow", MOST_KEPT)
+            if hashlib.sha256(data).hexdigest() != wanted:
+                return None
+            file = pa.BufferReader(data)
+            if pa.ipc.open_file(file).schema != like:
+                return None
+            places = [like.names.index(name) for name in columns] or [0]
+            options = pa.ipc.IpcReadOptions(included_fields=places)
+            tables.append(pa.ipc.open_file(file, options=options).read_all())
+            tables[-1].validate()
+    except (OSError, ValueError, pa.ArrowException, msgspec.MsgspecError):
+        return None
+    with suppress(OSError):
+        os.utime(place)
+    return tables
+
+
+def _listed(place: Path) -> tuple[str, ...]:
+    return msgspec.json.decode(_bytes(place, _LIST, _MOST_LIST), type=_List).digests
 
 
 def _bytes(place: Path, name: str, most: int) -> bytes:
     with open_inside(place, name, most) as file:
+        check_private(os.fstat(file.fileno()))
         return file.read()
 
 
+def _check_folder(folder: Path) -> None:
+    """Refuse what is no folder itself, or one that others can change."""
+    check_private(_folder_itself(folder))
+
+
+def _folder_itself(folder: Path) -> os.stat_result:
+    there = folder.lstat()
+    if not stat.S_ISDIR(there.st_mode):
+        raise OSError(errno.ENOTDIR, "this is a link or a file; remove it, or name another place")
+    return there
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of replicates, whole or not, if there is one.
+
+    Raises:
+        OSError: something else is there or in it, which stays.
+    """
+    try:
+        _folder_itself(folder)
+    except FileNotFoundError:
+        return
+    files = [*folder.iterdir()]
+    if not all(_FILE_NAME.fullmatch(file.name) for file in files):
+        raise OSError(errno.ENOTEMPTY, "other files are in the way; remove them")
+    for file in files:
+        file.unlink(missing_ok=True)
+    folder.rmdir()
+
+
 def _make_room(kept: Path) -> None:
-    """Remove what was not used for longest, until all together is small enough."""
-    sizes = {
-        folder: sum(path.stat().st_size for path in folder.iterdir())
-        for folder in kept.parent.iterdir()
-        if folder.is_dir() and not folder.is_symlink() and len(folder.name) == len(kept.name)
-    }
-    for folder in sorted(sizes, key=lambda own: own.stat().st_mtime):
-        if sum(sizes.values()) <= MOST_KEPT:
-            return
-        if folder != kept:
-            shutil.rmtree(folder, ignore_errors=True)
-            del sizes[folder]
+    """Remove what killed programs left behind, and what was not used for longest if it is much."""
+    folders = []
+    with suppress(OSError):
+        for folder in [*kept.parent.iterdir()]:
+            with suppress(OSError, msgspec.MsgspecError):  # another program may remove it as well
+                used = folder.lstat().st_mtime
+                if folder.name.startswith(_PARTIAL) and used < time.time() - LEFT_BEHIND:
+                    _remove(folder)
+                elif _FOLDER_NAME.fullmatch(folder.name):
+                    folders.append((used, _size(folder), folder))
+    much = sum(size for _, size, _ in folders)
+    for _, size, folder in sorted(folders):
+        if much > MOST_KEPT and folder != kept:
+            with suppress(OSError):
+                _remove(folder)
+                much -= size
+
+
+def _size(folder: Path) -> int:
+    """The bytes of a folder of replicates.
+
+    Raises:
+        OSError: it is something else.
+    """
+    _check_folder(folder)
+    files = {_LIST, *(f"{number}.arrow" for number in range(len(_listed(folder))))}
+    if files != {file.name for file in folder.iterdir()}:
+        raise OSError(errno.EINVAL, "these are no replicates")
+    return sum((folder / name).lstat().st_size for name in files)

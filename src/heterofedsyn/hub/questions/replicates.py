@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,10 +13,9 @@ from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.questions.within_bins import decode_tilted
 from heterofedsyn.hub.questions.within_groups import lean
 from heterofedsyn.hub.questions.worlds import Plausible
-from heterofedsyn.hub.release.sampling import shares
+from heterofedsyn.hub.release.sampling import rows_of, shares
 from heterofedsyn.schema import EncodedTable, Schema
 from heterofedsyn.synthesis import Targets
-from heterofedsyn.synthesis.obey import obey
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,40 +46,37 @@ def world(model: Model, number: int, seed: int) -> Model:
 
 
 def draw(
-    schema: Schema, model: Model, number: int, seed: int, *, rows: int | None, most: int
+    schema: Schema,
+    model: Model,
+    number: int,
+    seed: int,
+    *,
+    rows: int | None = None,
+    weight: int = 1,
 ) -> Replicate:
     """One replicate.
 
     Args:
         rows: how many records it tells of; those of its world unless given.
-        most: rows that are drawn at most; each then stands for several.
+        weight: how many records each of its rows stands for.
     """
     import pyarrow as pa
 
     other = world(model, number, seed)
-    wanted = rows or max(1, round(sum(t.estimates.total for t in other.targets)))
-    weight = -(-wanted // most)
-    parts = list(_parts(schema, other, max(1, round(wanted / weight)), number, seed))
+    totals = [targets.estimates.total for targets in other.targets]
+    wanted = max(1, round((rows or math.fsum(totals)) / weight))
+    parts, first = [], 1
+    for part, counts in enumerate(shares(totals, wanted)):
+        rng = stream(seed, f"replicate {number}, part {part}")
+        parts.append(decode_tilted(schema, other, rows_of(other, counts, rng, _lean), rng, first))
+        first += sum(counts)
     return Replicate(pa.concat_tables(parts), weight)
 
 
-def _parts(schema: Schema, model: Model, rows: int, number: int, seed: int) -> Iterator[pa.Table]:
-    first = 1
-    for part, counts in enumerate(shares(model, rows)):
-        rng = stream(seed, f"replicate {number}, part {part}")
-        tables = [
-            obey(targets, _rows(model, targets, many, rng), rng)
-            for targets, many in zip(model.targets, counts, strict=True)
-            if many > 0
-        ]
-        yield decode_tilted(schema, model, EncodedTable.concatenate(tables), rng, first)
-        first += sum(counts)
-
-
-def _rows(model: Model, targets: Targets, many: int, rng: np.random.Generator) -> EncodedTable:
-    return lean(targets.estimates, model.synthesizer.synthesize(targets, many, rng), rng)
+def _lean(targets: Targets, table: EncodedTable, rng: np.random.Generator) -> EncodedTable:
+    return lean(targets.estimates, table, rng)
 
 
 def all_rows(schema: Schema, model: Model, number: int, seed: int, rows: int | None) -> pa.Table:
     """One replicate with a row for every record."""
-    return draw(schema, model, number, seed, rows=rows, most=2**62).table
+    return draw(schema, model, number, seed, rows=rows).table

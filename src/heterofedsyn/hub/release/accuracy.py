@@ -212,7 +212,7 @@ def _estimate(targets: Targets, clique: Clique, groups: Integers | None) -> Floa
     """What is believed of every cell of one population."""
     if len(clique) == 2:
         return targets.estimates.pairs[clique]
-    values = targets.estimates.values[clique[0]]
+    values = targets.estimates.fitted(clique[0])
     return values if groups is None else grouped(values, groups)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,7 +112,14 @@ class Release:
         """
         return accuracy_of(self.model.targets, attributes, groups, self.run.noisy_total)
 
-    def answer(self, sql: str, *, replicates: int = 20, cache: str | Path | None = None) -> Answer:
+    def answer(
+        self,
+        sql: str,
+        *,
+        replicates: int = 20,
+        cache: str | Path | None = None,
+        watch: Callable[[str], None] | None = None,
+    ) -> Answer:
         """The answer to a question in SQL about the table `release`, every number with an interval.
 
         Args:
@@ -120,6 +127,7 @@ class Release:
             replicates: how many tables the intervals come from.
             cache: a folder that keeps these tables for the next program; memory alone, unless
                 given.
+            watch: is told while these tables are drawn, and if they cannot be kept.
 
         Raises:
             UsageError: it is no question, with what to write instead.
@@ -127,7 +135,9 @@ class Release:
         from heterofedsyn.hub.questions.inquiry import put
         from heterofedsyn.hub.questions.kept import Drawn
 
-        drawn = Drawn(self, replicates, None if cache is None else Path(cache))
+        place = None if cache is None else Path(cache)
+        seed, total = self.run.seed, self.run.noisy_total
+        drawn = Drawn(self.schema, self.model, seed, total, replicates, place, watch)
         return put(sql, self.schema, self.model, drawn.tables, drawn.empty())
 
     def ask(self, sql: str, *, replicates: int = 20, cache: str | Path | None = None) -> Any:
@@ -139,14 +149,17 @@ class Release:
 
         Run an analysis on each, and `combine` the results.
         """
+        from heterofedsyn.hub.questions.kept import MOST_REPLICATES
         from heterofedsyn.hub.questions.replicates import all_rows
 
-        if many < 1:
-            raise UsageError(f"replicates ({many}) must be at least 1")
+        if not 1 <= many <= MOST_REPLICATES:
+            raise UsageError(f"replicates ({many}) must be in 1..{MOST_REPLICATES}")
         if seed < 0:
             raise UsageError(f"seed ({seed}) must be at least 0")
         wanted = None if rows is None else check_rows(rows)
-        return [all_rows(self.schema, self.model, n, seed, wanted) for n in range(many)]
+        return [
+            draw(self.schema, self.model, number, seed, rows=wanted).table for number in range(many)
+        ]
 
     def save(
         self,

@@ -20,6 +20,7 @@ from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.release.where import Where
 from heterofedsyn.schema import EncodedTable, KeyColumn, Schema, decode
+from heterofedsyn.synthesis import Targets
 from heterofedsyn.synthesis.obey import obey
 from heterofedsyn.synthesis.stopping import heed, step
 
@@ -60,7 +61,7 @@ def draw(schema: Schema, model: Model, rows: int, seed: int) -> Generator[pa.Tab
     A chunk takes many seconds. Whoever closes the generator does not wait for those under way: they
     end at their next step.
     """
-    return _drawn(schema, model, [*shares(model, rows)], seed, 0)
+    return _drawn(schema, model, [*shares(_totals(model), rows)], seed, 0)
 
 
 def draw_where(
@@ -79,7 +80,7 @@ def draw_where(
     drawn, kept, chunks = 0, 0, 0
     held: list[pa.Table] = []  # nothing is handed out that may be refused in the end
     while kept < rows:
-        sizes = [*shares(model, _still_to_draw(rows, drawn, kept))]
+        sizes = [*shares(_totals(model), _still_to_draw(rows, drawn, kept))]
         judged = _is_judged(drawn, kept)
         with closing(_drawn(schema, model, sizes, seed, chunks)) as tables:
             for table in tables:
@@ -170,30 +171,56 @@ def _drawn(
         pool.shutdown(cancel_futures=True)
 
 
-def shares(model: Model, rows: int) -> Iterator[list[int]]:
+def _totals(model: Model) -> list[float]:
+    return [targets.total for targets in model.targets]
+
+
+def shares(totals: Sequence[float], rows: int) -> Iterator[list[int]]:
     """How many rows of each population every chunk has: all of the first, then of the second, ...
 
     Chunks are equally large, so that none is so small that chance governs it.
+
+    Args:
+        totals: how many records each population has.
     """
-    totals = np.cumsum([0.0, *(targets.total for targets in model.targets)])
-    edges = np.rint(totals / totals[-1] * rows).astype(np.int64)
+    ends = np.cumsum([0.0, *totals])
+    edges = np.rint(ends / ends[-1] * rows).astype(np.int64)
     chunks = -(-rows // CHUNK)
     for number in range(chunks):
         begin, end = rows * number // chunks, rows * (number + 1) // chunks
         yield np.diff(np.clip(edges, begin, end)).tolist()
 
 
+Change = Callable[[Targets, EncodedTable, np.random.Generator], EncodedTable]
+"""Rows of a population with something done to them."""
+
+
+def _as_they_are(_: Targets, table: EncodedTable, __: np.random.Generator) -> EncodedTable:
+    return table
+
+
 def _chunk(
     schema: Schema, model: Model, counts: list[int], seed: int, number: int, first: int
 ) -> pa.Table:
     rng = stream(seed, f"sample {number}" if number else "sample")
+    return decode(schema, rows_of(model, counts, rng), rng, first)
+
+
+def rows_of(
+    model: Model, counts: Sequence[int], rng: np.random.Generator, change: Change = _as_they_are
+) -> EncodedTable:
+    """So many rows of each population, as its rules allow.
+
+    Args:
+        change: is done to them before rules are looked at.
+    """
     tables = [
-        obey(targets, model.synthesizer.synthesize(targets, many, rng), rng)
+        obey(targets, change(targets, model.synthesizer.synthesize(targets, many, rng), rng), rng)
         for targets, many in zip(model.targets, counts, strict=True)
         if many > 0
     ]
     step()
-    return decode(schema, EncodedTable.concatenate(tables), rng, first)
+    return EncodedTable.concatenate(tables)
 
 
 def write(
