@@ -439,6 +439,18 @@ def test_a_script_of_r_holds_words_as_texts_and_remarks_alone(release: Release) 
     }
 
 
+def test_the_readers_that_are_named_are_those_that_are_installed() -> None:
+    page = (ROOT / "docs" / "exports.md").read_text("utf-8")
+    (said,) = re.findall(r"read by in the tests: (.*)", page)
+    locked = dict(
+        re.findall(r"^([\w-]+)==(\d+\.\d+)", (ROOT / "locks" / "readers.txt").read_text(), re.M)
+    )
+    named = dict(re.findall(r"`?(\w+)`? (\d+\.\d+)", said))
+    assert {*named} == {"mlcroissant", "SDMetrics", "frictionless"}
+    for name, version in named.items():
+        assert locked[name.lower()] == version
+
+
 READERS = """
 import json, sys
 import frictionless, mlcroissant, pandas

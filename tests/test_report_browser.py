@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from heterofedsyn.cli.app import run
 from heterofedsyn.schema import CategoricalColumn, draft
@@ -23,10 +22,6 @@ from heterofedsyn.simulate.hospitals import hospitals
 pytestmark = pytest.mark.slow
 
 PATIENTS = 3_000
-ARGUMENTS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update"),
-]
 PHONE, DESK = 390, 1280
 
 
@@ -42,17 +37,6 @@ class View:
     def ask(self, script: str) -> Any:
         """What a function written in JavaScript finds on the page."""
         return self.page.evaluate(script)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("there is no chromium here; on Debian: apt-get install chromium")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

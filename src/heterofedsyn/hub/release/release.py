@@ -150,7 +150,7 @@ class Release:
         Run an analysis on each, and `combine` the results.
         """
         from heterofedsyn.hub.questions.kept import MOST_REPLICATES
-        from heterofedsyn.hub.questions.replicates import all_rows
+        from heterofedsyn.hub.questions.replicates import draw
 
         if not 1 <= many <= MOST_REPLICATES:
             raise UsageError(f"replicates ({many}) must be in 1..{MOST_REPLICATES}")
