@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, Page
 from heterofedsyn.cli.app import run
 from heterofedsyn.schema import CategoricalColumn, draft
 from heterofedsyn.simulate.hospitals import hospitals
+from report_support import published
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +52,10 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     assert run(["report", str(release), "--out", str(public)]) == 0
     assert run(["report", str(release), "--real", str(rows), "--out", str(internal)]) == 0
     pages = {"public": public, "internal": internal, "awkward": awkward(folder)}
-    for name, source in (("board", release), ("awkward board", folder / "awkward")):
+    for name, source in (
+        ("board", published(release, folder / "p")),
+        ("awkward board", folder / "awkward"),
+    ):
         pages[name] = folder / f"{name}.html"
         assert run(["report", str(source), "--for", "board", "--out", str(pages[name])]) == 0
     return pages

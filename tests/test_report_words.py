@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import report_support
 from heterofedsyn import FederatedSynthesizer, load
 from heterofedsyn.hub.release.differences import AttributeDifference, SiteSummary
 from heterofedsyn.privacy.budget import Budget
@@ -62,11 +63,7 @@ def page(release: Path) -> str:
 
 @pytest.fixture(scope="module")
 def published(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same as if its noise could not be undone."""
-    made = load(release)
-    privacy = msgspec.structs.replace(made.privacy, simulated_noise=False)
-    told = dataclasses.replace(made, privacy=privacy)
-    return told.save(tmp_path_factory.mktemp("published") / "release")
+    return report_support.published(release, tmp_path_factory.mktemp("published") / "release")
 
 
 @pytest.fixture(scope="module")
