@@ -46,8 +46,8 @@ class ColumnFacts:
         ordered: whether listed values have an order.
         follows: the column that its value follows from, or None.
         partners: the columns that it was measured together with.
-        error: one standard error of the share of a typical value, or bin of a range; None where it
-            was not measured.
+        error: one standard error of the share of a typical value, or bin of a range; None for a
+            key; every other column is measured by itself, or follows from one that is.
     """
 
     name: str
@@ -74,11 +74,7 @@ class ColumnFacts:
 
     def trust(self) -> str:
         """How far a share of the column can be off, in words."""
-        if self.kind == "key":
-            return "not measured"
-        if self.error is None:
-            return "not measured by itself"
-        return f"{percent(self.error)} of all rows"
+        return "not measured" if self.error is None else f"{percent(self.error)} of all rows"
 
 
 def facts_of(release: Release) -> tuple[ColumnFacts, ...]:
@@ -267,7 +263,4 @@ def _values(column: Column) -> tuple[str, ...]:
 def _error(release: Release, name: str) -> float | None:
     if isinstance(release.schema.column(name), KeyColumn):
         return None
-    try:
-        return float(np.median(release.accuracy(name).fraction))
-    except UsageError:  # measured together with others only
-        return None
+    return float(np.median(release.accuracy(name).fraction))
