@@ -55,13 +55,15 @@ def checks(effort: Effort, seed: int, own: Case | None = None) -> Iterator[Check
         yield f"{name}, seeded", partial(_class, effort.runs, seed, claim, name, secure=False)
         yield f"{name}, OpenDP", partial(_class, effort.secure_runs, seed, claim, name, secure=True)
     yield "sum over sites, OpenDP", partial(_sum, 2 * effort.secure_runs, seed, claim)
-    if effort.adaptive_runs:
-        for case in (own,) if own else _ADAPTIVE:
-            if case.trust == Local.name:  # the sum has its game above
-                yield (
-                    f"whole study: {case.method}",
-                    partial(_study, effort.adaptive_runs, seed, case),
-                )
+    for case in (own,) if own else _ADAPTIVE:
+        if plays_whole(effort, case):
+            work = partial(_study, effort.adaptive_runs, seed, case)
+            yield f"whole study: {case.method}", work
+
+
+def plays_whole(effort: Effort, case: Case) -> bool:
+    """Whether there is a game of a whole study; a sum has a game of its own."""
+    return effort.adaptive_runs > 0 and case.trust == Local.name
 
 
 @dataclass(frozen=True)
