@@ -287,6 +287,8 @@ def test_what_was_not_measured_is_named_with_a_remedy() -> None:
         release().accuracy("agee")
     with pytest.raises(UsageError, match="at most two columns"):
         release().accuracy(("age", "ward", "sick"))
+    with pytest.raises(UsageError, match=r"one argument: accuracy\(\('age', 'ward'\)\)"):
+        release().accuracy("age", "ward")
 
 
 @pytest.mark.parametrize(
