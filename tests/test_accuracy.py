@@ -277,6 +277,7 @@ def test_a_release_of_format_1_tells_its_accuracy() -> None:
 
 
 def test_what_was_not_measured_is_named_with_a_remedy() -> None:
+    names: Any = ("age", "ward")
     with pytest.raises(
         UsageError, match=r"\('age', 'ward'\) was not measured.*singly.*--measure age,ward"
     ):
@@ -288,7 +289,7 @@ def test_what_was_not_measured_is_named_with_a_remedy() -> None:
     with pytest.raises(UsageError, match="at most two columns"):
         release().accuracy(("age", "ward", "sick"))
     with pytest.raises(UsageError, match=r"one argument: accuracy\(\('age', 'ward'\)\)"):
-        release().accuracy("age", "ward")
+        release().accuracy(*names)
 
 
 @pytest.mark.parametrize(
