@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
