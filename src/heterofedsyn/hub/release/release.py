@@ -110,6 +110,8 @@ class Release:
         Raises:
             UsageError: if the pair was not measured, with what to do.
         """
+        if isinstance(groups, str):
+            raise UsageError(f"a pair is one argument: accuracy(({attributes!r}, {groups!r}))")
         return accuracy_of(self.model.targets, attributes, groups, self.run.noisy_total)
 
     def answer(
