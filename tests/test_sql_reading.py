@@ -239,6 +239,13 @@ def test_columns_are_found_behind_names_and_conditions(sql: str, columns: set[st
     assert {*asked(sql).figures[-1].columns} == columns
 
 
+def test_names_of_names_are_followed_once_each() -> None:
+    inner = "SELECT cost AS a0 FROM release"
+    for level in range(1, 40):
+        inner = f"SELECT a{level - 1} + a{level - 1} AS a{level} FROM ({inner})"
+    assert asked(f"SELECT avg(a39) FROM ({inner})").touched == ("cost",)
+
+
 def test_known_functions_are_those_of_duckdb_and_lasting() -> None:
     with database_of("a test", {}) as connection:
         forms = connection.execute(

@@ -74,19 +74,16 @@ class Names:
         }
         return cls(schema, aliases, frozenset(tables))
 
-    def columns(self, tree: Any, seen: frozenset[str] = frozenset()) -> set[str]:
+    def columns(self, tree: Any) -> set[str]:
         """The columns of the release behind a tree, through all aliases."""
-        found: set[str] = set()
-        for part in nodes(tree):
-            if part.get("class") != "COLUMN_REF":
-                continue
-            word = part["column_names"][-1].casefold()
-            name = column_called(self.schema, word)
-            if name is not None:
-                found.add(name)
-            if word not in seen:
-                found |= self.columns(self.aliases.get(word, []), seen | {word})
-        return found
+        words: set[str] = set()
+        waiting = [tree]
+        while waiting:
+            fresh = _words(waiting.pop()) - words
+            words |= fresh
+            waiting += [self.aliases[word] for word in sorted(fresh) if word in self.aliases]
+        found = (column_called(self.schema, word) for word in sorted(words))
+        return {name for name in found if name is not None}
 
     def check(self, node: Any) -> None:
         """Refuse words that are neither a column nor the name of an expression."""
@@ -157,6 +154,15 @@ def is_plain(node: Any) -> bool:
     """Whether a SELECT is of the table itself, so that its columns are what the schema says."""
     table = node["from_table"]
     return bool(table["type"] == "BASE_TABLE" and table["table_name"].casefold() == TABLE)
+
+
+def _words(tree: Any) -> set[str]:
+    """What names of columns a tree has, in small letters."""
+    return {
+        part["column_names"][-1].casefold()
+        for part in nodes(tree)
+        if part.get("class") == "COLUMN_REF"
+    }
 
 
 def _selects(tree: Any) -> Iterator[Any]:

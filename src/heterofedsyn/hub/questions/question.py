@@ -184,13 +184,13 @@ def _check_outputs(described: Sequence[tuple[str, str]], is_figure: Sequence[boo
         plain = kind.partition("(")[0]
         if figure and plain not in _NUMBERS | {'"NULL"'}:
             raise UsageError(
-                f"{name} is a {kind.lower()}, and intervals are of numbers; count rows, or turn it "
-                "into a number: CAST(... AS INTEGER), epoch(...)"
+                f"{name} is of type {kind.lower()}, and intervals are of numbers; count rows, or "
+                "turn it into a number: CAST(... AS INTEGER), epoch(...)"
             )
         if not figure and (plain not in _KEYS or kind.endswith("]")):
             raise UsageError(
-                f"{name} is a {kind.lower()}; group by numbers, texts, truth values, dates or "
-                "timestamps without a time zone"
+                f"{name} is of type {kind.lower()}; group by numbers, texts, truth values, dates "
+                "or timestamps without a time zone"
             )
         if not figure and name.casefold() in TAKEN:
             raise UsageError(
