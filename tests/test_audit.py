@@ -379,18 +379,18 @@ def test_a_page_begins_with_a_plain_verdict_and_ends_with_a_legend(
 
 
 @pytest.mark.parametrize(
-    ("low", "measured", "chance", "words"),
+    ("measured", "chance", "words"),
     [
-        (7.0, 7.9, 0.6, "not above the promise"),
-        (7.0, 8.54, 0.2, "within the error of the experiment"),
-        (8.1, 9.0, 0.01, "luck explains in one game of 100"),
-        (20.0, 21.0, 1e-12, "ABOVE the promise"),
+        (7.9, 0.6, "not above the promise"),
+        (8.54, 0.2, "not above the promise, within the error of the experiment"),
+        (9.0, 0.01, "not above the promise, within the error of the experiment"),
+        (21.0, 1e-12, "ABOVE the promise"),
     ],
 )
 def test_a_measured_epsilon_is_compared_in_words(
-    low: float, measured: float, chance: float, words: str
+    measured: float, chance: float, words: str
 ) -> None:
-    assert words in compared(low, measured, 8.0, chance)
+    assert compared(measured, 8.0, chance) == words
 
 
 STUDY = ("--schema", "s.toml", "--site", "elm", "--site", "oak", "--epsilon", "0.5")

@@ -797,6 +797,7 @@ COMMANDS = [
     ("schema", "check"),
     ("schema", "fingerprint"),
     ("ask",),
+    ("export",),
     ("audit",),
     ("bench",),
     ("bench", "audit"),

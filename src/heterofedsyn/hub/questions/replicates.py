@@ -35,14 +35,18 @@ class Replicate:
 def world(model: Model, number: int, seed: int) -> Model:
     """The same model in another world: its estimates are as likely to be true as those of ours."""
     populations = tuple(
-        Targets(
-            targets.schema,
-            targets.measurements,
-            Plausible(targets, seed, f"world {number} of population {place}"),
-        )
-        for place, targets in enumerate(model.targets)
+        Targets(rebuild.ours.schema, rebuild.ours.measurements, rebuild)
+        for rebuild in plausible(model, number, seed)
     )
     return Model(model.synthesizer, populations)
+
+
+def plausible(model: Model, number: int, seed: int) -> list[Plausible]:
+    """What rebuilds that world, for every population."""
+    return [
+        Plausible(targets, seed, f"world {number} of population {place}")
+        for place, targets in enumerate(model.targets)
+    ]
 
 
 def draw(
