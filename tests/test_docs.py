@@ -30,7 +30,16 @@ PAGES = [
 ]
 QUICK = {"CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"}
 SLOW = {
-    *("README.md", "audit.md", "evaluation.md", "plan.md", "report.md", "site.md", "spark.md"),
+    *(
+        "README.md",
+        "answers.md",
+        "audit.md",
+        "evaluation.md",
+        "plan.md",
+        "report.md",
+        "site.md",
+        "spark.md",
+    ),
 }
 PREPARED = {"schema.md": lambda folder: write_raw(folder / "raw.csv")}
 """What lies in the folder of a page before it is run."""

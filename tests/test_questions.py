@@ -337,3 +337,17 @@ def test_text_of_strangers_is_escaped(release: Release) -> None:
     assert "<b>" not in answer._repr_html_()
     assert "&lt;b&gt;" in answer._repr_html_()
     assert "\x1b" not in str(answer) + answer._repr_html_()
+
+
+def test_a_bin_that_holds_far_more_than_others_is_said() -> None:
+    schema = Schema.of({"columns": [{"name": "dose", "type": "number", "min": 0, "max": 8}]})
+    rng = np.random.default_rng(0)
+    dose = np.where(rng.random(ROWS) < 0.5, 3.0, rng.uniform(0, 8, ROWS))
+    synthesizer = FederatedSynthesizer(schema, epsilon=5.0, delta=1e-6, noise_seed=1)
+    made = synthesizer.fit({"one": pa.table({"dose": dose})}).release
+    answer = made.answer("SELECT avg((dose < 3.02)::INTEGER) FROM release", replicates=FEW)
+    assert any("dose has bins that hold far more" in note for note in answer.notes)
+    (cell,) = answer.cells
+    assert cell.low is not None
+    assert cell.high is not None
+    assert cell.low < np.mean(dose < 3.02) < cell.high

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from heterofedsyn._arrays import stream
+from heterofedsyn._files import file_written_whole
 from heterofedsyn._sql import database_of
+from heterofedsyn._version import __version__
 from heterofedsyn.bench.random_questions import Asked, questions_of
 from heterofedsyn.bench.with_rules import DELTA, HOSPITALS, SITES, plain_table
 from heterofedsyn.errors import SimulatedNoiseWarning
@@ -102,12 +104,13 @@ def measure(
     Args:
         out: a folder that keeps what was seen, a file for each release: running again goes on.
     """
+    terms = f"{__version__}-{method}-{epsilon:g}-{replicates}-{questions}"
     for name in names:
         schema, rows = real_rows(name)
         for trust in trusts:
             seen: list[Seen] = []
             for seed in range(seeds):
-                kept = None if out is None else out / f"{name}-{trust}-{questions}-{seed}.json"
+                kept = None if out is None else out / terms / f"{name}-{trust}-{seed}.json"
                 if kept is not None and kept.is_file():
                     seen += [Seen(**cell) for cell in json.loads(kept.read_text())]
                     continue
@@ -115,7 +118,8 @@ def measure(
                 cells = [*_seen(release, rows, questions, replicates, seed)]
                 if kept is not None:
                     kept.parent.mkdir(parents=True, exist_ok=True)
-                    kept.write_text(json.dumps([asdict(cell) for cell in cells]))
+                    with file_written_whole(kept) as partial:
+                        partial.write_text(json.dumps([asdict(cell) for cell in cells]), "utf-8")
                 seen += cells
                 note(f"{name}, {trust}: seed {seed + 1} of {seeds}")
             yield from _told(name, trust, seeds, seen)

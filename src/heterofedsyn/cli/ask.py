@@ -31,7 +31,7 @@ def ask(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Answer a question with an interval for every number; costs no privacy.
+    """Answer a question with intervals; costs no privacy.
 
     The question is put to the synthetic table and to replicates of it: tables of other worlds that
     the noisy answers allow. The first question of a release takes some seconds for these.

@@ -93,7 +93,7 @@ def timing(
     ] = 0.1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
-    """Measure what a hub learns of a table from when its answers arrive.
+    """Measure what a hub learns from when answers arrive.
 
     Real agents whose tables differ in one row are asked the same in turn, around every size at
     which their work might change, without ticks and with them: some ten minutes. An area of 0.5
@@ -191,7 +191,7 @@ def rules(
     epsilon: Annotated[float, typer.Option(help="Privacy budget of every record.")] = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
-    """Compare releases with the rules that hold in a table and without.
+    """Compare releases with the rules of a table and without.
 
     Five sites, trust local. The tables are looked for in the folder HETEROFEDSYN_DATA, or in
     ../shared/data; hospitals and codes (5,000 of them in 20 chapters) are invented.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -65,6 +66,7 @@ def combine(estimates: ArrayLike, variances: ArrayLike | None = None) -> Combine
     return Combined(*(frozen(np.asarray(a)) for a in (mean, error, mean - half, mean + half)))
 
 
+@lru_cache(maxsize=64)
 def t_quantile(freedom: float, level: float = LEVEL) -> float:
     """How many standard errors each side of an interval has (Student's t).
 

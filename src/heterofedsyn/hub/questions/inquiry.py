@@ -18,13 +18,18 @@ from heterofedsyn.hub.questions.answer import Answer, Basis, Cell
 from heterofedsyn.hub.questions.combining import t_quantile
 from heterofedsyn.hub.questions.question import EXTREMES, TABLE, Output, Question
 from heterofedsyn.hub.questions.replicates import Replicate
+from heterofedsyn.hub.questions.within_bins import standing_out
 from heterofedsyn.schema import Clique, Schema
+from heterofedsyn.schema.binned import BinnedColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_CELLS = 10_000
 """Rows of an answer; more are no answer to anybody."""
+
+FAVOURED = 0.1
+"""Share of records in bins that stand out, from which it is said."""
 
 Rows = dict[tuple[Any, ...], tuple[Any, ...]]
 Tables = Callable[[Sequence[str]], Iterator[Replicate]]
@@ -39,6 +44,7 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
     """
     results: list[Rows] = []
     bounds: list[tuple[float, float]] = []
+    favoured: list[str] = []
     with _asked(empty) as connection:
         question = Question.of(sql, schema, connection)
         for number, replicate in enumerate(tables(question.touched)):
@@ -46,6 +52,7 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
             text = question.of_replicates if number else question.sql
             results.append(_rows(connection, text, question))
             if not number:
+                favoured = [*_favourites(question, schema, replicate.table)]
                 bounds = [question.bounds(o, schema, connection) for o in _figures(question)]
     ours, others = results[0], results[1:]
     cells = []
@@ -64,7 +71,7 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
         tuple(output.name for output in question.outputs if output.is_key),
         tuple(cells),
         pairs,
-        _notes(question, schema, pairs),
+        (*_notes(question, schema, pairs, model), *favoured, *_without_interval(cells)),
         len(others),
     )
 
@@ -79,10 +86,12 @@ def _asked(empty: pa.Table) -> Iterator[Any]:
 
 def _give(connection: Any, replicate: Replicate) -> None:
     """Have the database show these rows, each as often as it counts."""
-    connection.execute(f"DROP VIEW IF EXISTS {TABLE}")
+    if replicate.weight == 1:
+        connection.register(TABLE, replicate.table)
+        return
     connection.register("drawn", replicate.table)
-    times = f" CROSS JOIN range({replicate.weight})" if replicate.weight > 1 else ""
-    connection.execute(f"CREATE VIEW {TABLE} AS SELECT drawn.* FROM drawn{times}")
+    times = f"CROSS JOIN range({replicate.weight})"
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW {TABLE} AS SELECT drawn.* FROM drawn {times}")
 
 
 def _figures(question: Question) -> list[Output]:
@@ -152,7 +161,9 @@ def _basis(output: Output, schema: Schema, model: Model) -> Basis:
     return "measured"
 
 
-def _notes(question: Question, schema: Schema, pairs: Mapping[Clique, bool]) -> tuple[str, ...]:
+def _notes(
+    question: Question, schema: Schema, pairs: Mapping[Clique, bool], model: Model
+) -> tuple[str, ...]:
     notes = [
         f"{a} and {b} were not measured together: read this as a guess"
         for (a, b), measured in pairs.items()
@@ -166,6 +177,46 @@ def _notes(question: Question, schema: Schema, pairs: Mapping[Clique, bool]) -> 
         notes.append(
             "where the basis is 'follows', an interval covers noise but not missing dependence"
         )
+    notes += _merged(pairs, model)
     if any(output.functions & EXTREMES for output in _figures(question)):
         notes.append("least, greatest and most frequent values hang on single rows: do not use")
     return tuple(notes)
+
+
+def _favourites(question: Question, schema: Schema, drawn: pa.Table) -> Iterator[str]:
+    """What to say of columns with bins that hold far more than those beside them."""
+    for name in question.touched:
+        column = schema.column(name)
+        if not isinstance(column, BinnedColumn):
+            continue
+        codes, _ = column.encode(drawn.column(name).combine_chunks())
+        masses = np.bincount(codes, minlength=column.size).astype(np.float64)
+        peaks = column.grid.layout.code_of_bin[standing_out(column, masses)]
+        if masses[peaks].sum() > FAVOURED * codes.size:
+            yield (
+                f"{name} has bins that hold far more than those beside them: where in them values "
+                "lie is not known, and intervals of ranges that end there are too narrow"
+            )
+
+
+def _without_interval(cells: Sequence[Cell]) -> list[str]:
+    if not any(cell.low is None and cell.estimate is not None for cell in cells):
+        return []
+    return ["a number without an interval is of too few rows to tell: do not use it"]
+
+
+def _merged(pairs: Mapping[Clique, bool], model: Model) -> list[str]:
+    """What to say of columns that were measured with others in groups of their values."""
+    groups: dict[str, int] = {}
+    for grid in (grid for targets in model.targets for grid in targets.grids):
+        for name, own in zip(grid.attributes, grid.groups, strict=True):
+            groups[name] = max(groups.get(name, 0), max(own) + 1)
+    domain = model.targets[0].domain
+    asked = dict.fromkeys(name for pair, measured in pairs.items() if measured for name in pair)
+    return [
+        f"{name} was measured with other columns in {groups[name]} groups of its "
+        f"{domain.size(name)} values: what differs within a group is a guess that the interval "
+        "allows for"
+        for name in asked
+        if groups.get(name, domain.size(name)) < domain.size(name)
+    ]

@@ -52,6 +52,9 @@ LEFT_BEHIND = 3_600
 FARTHEST = 8
 """Standard deviations from our number of records within which that of every world is."""
 
+TOLD_EVERY = 5
+"""Replicates after which it is told how many are drawn."""
+
 _LIST = "list.json"
 _MOST_LIST = 2**20
 _PARTIAL = "partial-"
@@ -67,7 +70,7 @@ class Drawn:
         seed: of the synthetic table.
         total: how many records that tells of.
         cache: a folder to keep them in; nothing is written unless given.
-        watch: is told when they are drawn, and if they cannot be kept.
+        watch: is told while they are drawn, and if they cannot be kept.
     """
 
     schema: Schema
@@ -142,6 +145,8 @@ class Drawn:
         yield pa.concat_tables(draw_ours(self.schema, self.model, rows, self.seed))
         for number, weight in enumerate(others):
             yield draw(self.schema, self.model, number, SEED, weight=weight).table
+            if (number + 1) % TOLD_EVERY == 0:
+                self._tell(f"  {number + 1} of {self.replicates}")
 
     def _tell(self, line: str) -> None:
         if self.watch is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from heterofedsyn._arrays import Codes, Floats
+from heterofedsyn._arrays import Codes, Floats, Integers
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.schema import EncodedTable, Schema, decode
 from heterofedsyn.schema.binned import BinnedColumn
@@ -71,6 +71,12 @@ def _beside(column: BinnedColumn, masses: Floats) -> tuple[Floats, Floats, Float
     return own, padded[:-2], padded[2:]
 
 
+def standing_out(column: BinnedColumn, masses: Floats) -> Integers:
+    """The bins that hold far more than their neighbours."""
+    own, before, after = _beside(column, masses)
+    return np.flatnonzero((own > STANDS_OUT * np.maximum(before, after)) & (own > 1.0))
+
+
 def _with_favourites(
     column: BinnedColumn, masses: Floats, codes: Codes, values: pa.Array, rng: np.random.Generator
 ) -> pa.Array:
@@ -79,7 +85,7 @@ def _with_favourites(
 
     own, before, after = _beside(column, masses)
     usual = np.maximum(before, after)
-    peaks = np.flatnonzero((own > STANDS_OUT * usual) & (own > 1.0))
+    peaks = standing_out(column, masses)
     places = np.arange(codes.size)
     for peak in peaks:
         rows = np.flatnonzero(codes == column.grid.layout.code_of_bin[peak])

@@ -19,7 +19,7 @@ from heterofedsyn.schema import EncodedTable
 from heterofedsyn.synthesis.allocation import members_of
 from heterofedsyn.synthesis.estimates import Estimates, missing_apart
 
-AS_FAR = (1.0, 0.5)
+AS_FAR = (1.2, 0.8)
 """Mean and standard deviation of the share of what groups suggest that is true within them."""
 
 BESIDES = 0.15
@@ -31,7 +31,7 @@ LEAST_ODDS = 0.4
 VALUES = 0.7
 """How much of this is each value's own, beside what rises from one end of a column to the other."""
 
-FARTHEST = 1.5
+FARTHEST = 2.5
 ROUNDS = 3
 LARGEST_RATIO = 20.0
 

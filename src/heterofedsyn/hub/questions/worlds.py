@@ -25,6 +25,9 @@ from heterofedsyn.synthesis.haar import slope
 from heterofedsyn.synthesis.hierarchy import rebuild_tiers
 from heterofedsyn.synthesis.zeros import Mask, fitted, possible_cells
 
+SURE = 3.0
+"""Standard errors that are added to the size of what shows beyond the noise: it is told badly."""
+
 ROUGHNESS = (0.1, 1.0)
 """Least and most standard deviation of how two halves of a smooth stretch differ, as a share of its
 records; between them it is what the answers show beyond their noise."""
@@ -191,9 +194,9 @@ def _smooth(masses: Floats, left: Floats, right: Floats, block: int) -> Floats:
 
 
 def _roughness(apart: Floats, masses: Floats, variance: float) -> float:
-    """How rough a level is: what shows beyond the noise, and one standard error of that."""
+    """How rough a level is: what shows beyond the noise, and some standard errors of that."""
     freedom = max(1, apart.size)
-    energy = float((apart**2).sum()) + variance * (math.sqrt(2 * freedom) - freedom)
+    energy = float((apart**2).sum()) + variance * (SURE * math.sqrt(2 * freedom) - freedom)
     share = energy / max(float((masses**2).sum()), 1e-9)
     return float(np.clip(math.sqrt(max(0.0, share)), *ROUGHNESS))
 
@@ -310,7 +313,7 @@ def _error(
 
 def _hidden(seen: Floats, noise: Floats, freedom: int, sigma: float) -> Floats:
     """A draw of what was left out, given what was seen of it; see `_roughness` on its size."""
-    energy = float((seen**2).sum()) + sigma**2 * (math.sqrt(2 * freedom) - freedom)
+    energy = float((seen**2).sum()) + sigma**2 * (SURE * math.sqrt(2 * freedom) - freedom)
     there = max(0.0, energy / freedom)
     trust = there / (there + sigma**2)
     drawn: Floats = trust * seen + math.sqrt(trust) * noise

@@ -127,7 +127,7 @@ class Release:
             replicates: how many tables the intervals come from.
             cache: a folder that keeps these tables for the next program; memory alone, unless
                 given.
-            watch: is told when these tables are drawn, and if they cannot be kept.
+            watch: is told while these tables are drawn, and if they cannot be kept.
 
         Raises:
             UsageError: it is no question, with what to write instead.
@@ -149,16 +149,14 @@ class Release:
 
         Run an analysis on each, and `combine` the results.
         """
-        from heterofedsyn.hub.questions.replicates import draw
+        from heterofedsyn.hub.questions.replicates import all_rows
 
         if many < 1:
             raise UsageError(f"replicates ({many}) must be at least 1")
         if seed < 0:
             raise UsageError(f"seed ({seed}) must be at least 0")
         wanted = None if rows is None else check_rows(rows)
-        return [
-            draw(self.schema, self.model, number, seed, rows=wanted).table for number in range(many)
-        ]
+        return [all_rows(self.schema, self.model, n, seed, wanted) for n in range(many)]
 
     def save(
         self,
