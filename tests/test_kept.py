@@ -114,6 +114,13 @@ def test_kept_replicates_are_read_instead_of_drawn(
     assert len([*(tmp_path / kept.FOLDER).iterdir()]) == 1, "nothing half-written stays"
 
 
+def test_it_is_told_how_many_are_drawn(
+    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "TOLD_EVERY", 1)
+    assert asked(release, tmp_path)[1:] == ["  1 of 2", "  2 of 2"]
+
+
 def test_only_their_owner_reads_or_writes_them(cache: Path, place: Path) -> None:
     for path in (cache / kept.FOLDER, place, *place.iterdir()):
         assert path.stat().st_mode & 0o077 == 0
