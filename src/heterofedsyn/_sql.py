@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from heterofedsyn.errors import UsageError
 
@@ -17,6 +19,21 @@ SETTINGS = {"autoinstall_known_extensions": False, "allow_community_extensions":
 
 CLOSED = ("SET enable_external_access = false", "SET lock_configuration = true")
 """No file but the database's own is read, none is written, and a query cannot change that."""
+
+LIMITS = (
+    "SET memory_limit = '2GB'",
+    "SET temp_directory = ''",
+    "SET python_enable_replacements = false",
+)
+"""Of queries that somebody wrote: memory, no disk, and no variable of a program as a table."""
+
+MOST_SECONDS = 60.0
+"""That such a query may take."""
+
+_PULSE = 0.2
+"""Seconds between two looks for a signal and at the clock."""
+
+_T = TypeVar("_T")
 
 
 def duckdb_for(what: str) -> Any:
@@ -42,11 +59,33 @@ def database_of(what: str, tables: Mapping[str, pa.Table]) -> Iterator[Any]:
         what: who asks, for the case that DuckDB is not installed.
     """
     with duckdb_for(what).connect(config=dict(SETTINGS)) as connection:
-        for statement in CLOSED:
+        for statement in (*LIMITS, *CLOSED):
             connection.execute(statement)
         for name, table in tables.items():
             connection.register(name, table)
         yield connection
+
+
+def in_time(connection: Any, work: Callable[[], _T], seconds: float | None = None) -> _T:
+    """Has a connection do some work, which Ctrl-C, SIGTERM and the clock can end.
+
+    Raises:
+        UsageError: it took too long.
+    """
+    allowed = MOST_SECONDS if seconds is None else seconds
+    end = time.monotonic() + allowed
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(work)
+        try:
+            while not wait([coming], _PULSE).done:
+                if time.monotonic() > end:
+                    raise UsageError(
+                        f"DuckDB had no result after {allowed:g} seconds; write a simpler query"
+                    )
+        except BaseException:
+            connection.interrupt()
+            raise
+        return coming.result()
 
 
 @contextmanager
@@ -77,6 +116,15 @@ def tree_of(connection: Any, query: str) -> Any:
     ).fetchall()
     tree = json.loads(serialized)
     return None if tree["error"] else tree["statements"]
+
+
+def sql_of(connection: Any, node: Any) -> str:
+    """The text of a SELECT that was taken apart."""
+    tree = {"error": False, "statements": [{"node": node, "named_param_map": []}]}
+    ((text,),) = connection.execute(
+        "SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)]
+    ).fetchall()
+    return str(text)
 
 
 def nodes(tree: object) -> Iterator[dict[str, Any]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import html
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from heterofedsyn.errors import UsageError, plain
+from heterofedsyn.hub.release.lines import html_of, text_of
 from heterofedsyn.schema import Clique
 
 if TYPE_CHECKING:
@@ -112,46 +115,60 @@ class Answer:
         return frame
 
     def shown(self) -> list[list[str]]:
-        """The table for people."""
-        return [[plain(shown(value)) for value in row] for row in self.rows]
+        """The table for people: one form of numbers for each aggregate."""
+        decimals = {
+            what: _decimals([cell for cell in self.cells if cell.what == what])
+            for what in {cell.what for cell in self.cells}
+        }
+        return [
+            [
+                *map(_word, cell.keys),
+                *((cell.what,) if self._several else ()),
+                *(
+                    "" if number is None else f"{number:,.{decimals[cell.what]}f}"
+                    for number in (cell.estimate, cell.low, cell.high)
+                ),
+                cell.basis,
+            ]
+            for cell in self.cells
+        ]
+
+    @property
+    def _words(self) -> int:
+        return len(self.keys) + self._several
 
     def __str__(self) -> str:
-        lines = [[plain(name) for name in self.head], *self.shown()]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        numbers = {self.head.index(name) for name in _FIGURES[:3]}
-        table = [
-            "  ".join(
-                text.rjust(width) if place in numbers else text.ljust(width)
-                for place, (text, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
-        return "\n".join([*table, *map(plain, self.notes)])
+        return "\n".join([text_of(self.head, self.shown(), self._words), *map(plain, self.notes)])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(plain(name))}</th>" for name in self.head)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>"
-            for row in self.shown()
-        )
-        notes = "".join(f"<p>{html.escape(plain(note))}</p>" for note in self.notes)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+        return html_of(self.head, self.shown(), self._words, "; ".join(self.notes))
 
 
 _FIGURES = ("estimate", "low", "high", "basis")
+_MOST_DECIMALS = 8
 
 
-def shown(value: Any) -> str:
-    """A value for people: numbers with five figures that count.
+def _decimals(cells: Sequence[Cell]) -> int:
+    """How many decimals tell the ends of intervals apart in two figures.
 
-    >>> shown(1234567.8), shown(0.0123456), shown(None)
-    ('1,234,568', '0.012346', '')
+    >>> _decimals([Cell((), "share", 0.51234, 0.50119, 0.52349, "measured")])
+    3
     """
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.5g}"
-    return str(value)
+    known = [cell for cell in cells if cell.estimate is not None]
+    widths = [
+        cell.high - cell.low for cell in known if cell.low is not None and cell.high is not None
+    ]
+    size = median([width for width in widths if width > 0] or [0.0])
+    if not size:
+        numbers = [abs(cell.estimate) for cell in known if cell.estimate]
+        if all(number == round(number) for number in numbers):
+            return 0
+        size = min(numbers) / 100
+    return min(max(1 - math.floor(math.log10(size)), 0), _MOST_DECIMALS)
+
+
+def _word(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 def _json(value: Any) -> Any:

@@ -59,6 +59,8 @@ def combine(estimates: ArrayLike, variances: ArrayLike | None = None) -> Combine
             raise UsageError(
                 f"variances have shape {within.shape}, estimates {own.shape}; give one for each"
             )
+        if np.any(within < 0):
+            raise UsageError("a variance is negative; give squared standard errors")
         total = total + within.mean(axis=0)
     mean = own.mean(axis=0)
     error = np.sqrt(total)
@@ -84,6 +86,11 @@ def t_quantile(freedom: float, level: float = LEVEL) -> float:
 
 def _stacked(results: ArrayLike, what: str) -> Floats:
     try:
-        return np.asarray(results, dtype=np.float64)
+        stacked = np.asarray(results, dtype=np.float64)
     except (TypeError, ValueError):
         raise UsageError(f"{what} must be numbers, or arrays of one shape") from None
+    if stacked.ndim == 0:
+        raise UsageError(f"{what} is one number; give one for each replicate")
+    if not np.all(np.isfinite(stacked)):
+        raise UsageError(f"{what} hold what is no number; leave out replicates without a result")
+    return stacked

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from heterofedsyn._arrays import Floats
-from heterofedsyn._sql import database_of, worded
+from heterofedsyn._sql import database_of, in_time, worded
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.questions.answer import Answer, Basis, Cell
 from heterofedsyn.hub.questions.combining import t_quantile
-from heterofedsyn.hub.questions.question import EXTREMES, TABLE, Output, Question
+from heterofedsyn.hub.questions.plain_select import DRAWN
+from heterofedsyn.hub.questions.question import EXTREMES, Output, Question
 from heterofedsyn.hub.questions.replicates import Replicate
 from heterofedsyn.hub.questions.within_bins import standing_out
+from heterofedsyn.hub.release.sql_reading import TABLE
 from heterofedsyn.schema import Clique, Schema
 from heterofedsyn.schema.binned import BinnedColumn
 
@@ -43,7 +45,6 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
         empty: the synthetic table without rows.
     """
     results: list[Rows] = []
-    bounds: list[tuple[float, float]] = []
     favoured: list[str] = []
     with _asked(empty) as connection:
         question = Question.of(sql, schema, connection)
@@ -53,25 +54,29 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
             results.append(_rows(connection, text, question))
             if not number:
                 favoured = [*_favourites(question, schema, replicate.table)]
-                bounds = [question.bounds(o, schema, connection) for o in _figures(question)]
     ours, others = results[0], results[1:]
+    bases = [_basis(output, schema, model) for output in question.figures]
     cells = []
     for keys, row in ours.items():
-        for place, output in enumerate(_figures(question)):
-            drawn = [rows[keys][place] if keys in rows else None for rows in others]
-            estimate, low, high = _interval(
-                row[place], [_number(d, output) for d in drawn], bounds[place]
-            )
-            cells.append(
-                Cell(keys, output.name, estimate, low, high, _basis(output, schema, model))
-            )
+        for place, output in enumerate(question.figures):
+            drawn = [
+                _number(rows[keys][place] if keys in rows else None, output) for rows in others
+            ]
+            estimate, low, high = _interval(row[place], drawn, output.ends)
+            cells.append(Cell(keys, output.name, estimate, low, high, bases[place]))
     pairs = _pairs(question.touched, schema, model)
     return Answer(
         sql,
         tuple(output.name for output in question.outputs if output.is_key),
         tuple(cells),
         pairs,
-        (*_notes(question, schema, pairs, model), *favoured, *_without_interval(cells)),
+        (
+            *_notes(question, schema, pairs, model),
+            *favoured,
+            *_without_interval(cells),
+            *_of_few(ours, others),
+            *_of_none(cells),
+        ),
         len(others),
     )
 
@@ -89,18 +94,14 @@ def _give(connection: Any, replicate: Replicate) -> None:
     if replicate.weight == 1:
         connection.register(TABLE, replicate.table)
         return
-    connection.register("drawn", replicate.table)
-    times = f"CROSS JOIN range({replicate.weight})"
-    connection.execute(f"CREATE OR REPLACE TEMP VIEW {TABLE} AS SELECT drawn.* FROM drawn {times}")
-
-
-def _figures(question: Question) -> list[Output]:
-    return [output for output in question.outputs if not output.is_key]
+    connection.register(DRAWN, replicate.table)
+    rows = f"SELECT {DRAWN}.* FROM {DRAWN} CROSS JOIN range({replicate.weight})"
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW {TABLE} AS {rows}")
 
 
 def _rows(connection: Any, sql: str, question: Question) -> Rows:
     """The result, the figures of each row by its keys."""
-    found = connection.execute(sql).fetchmany(MOST_CELLS + 1)
+    found = in_time(connection, lambda: connection.execute(sql).fetchmany(MOST_CELLS + 1))
     if len(found) > MOST_CELLS:
         raise UsageError(
             f"the question has more than {MOST_CELLS:,} groups; group by fewer values or by ranges"
@@ -109,6 +110,8 @@ def _rows(connection: Any, sql: str, question: Question) -> Rows:
     rows: Rows = {}
     for row in found:
         keys = tuple(value for value, key in zip(row, is_key, strict=True) if key)
+        if any(isinstance(value, float) and not math.isfinite(value) for value in keys):
+            raise UsageError("a group is infinite or no number; leave such rows out with WHERE")
         if keys in rows:
             raise UsageError("two rows of the answer look alike; select all that GROUP BY names")
         rows[keys] = tuple(value for value, key in zip(row, is_key, strict=True) if not key)
@@ -116,9 +119,7 @@ def _rows(connection: Any, sql: str, question: Question) -> Rows:
 
 
 def _number(value: Any, output: Output) -> float | None:
-    if value is None:
-        return 0.0 if output.additive else None
-    return float(value)
+    return output.of_nobody if value is None else float(value)
 
 
 def _interval(
@@ -169,7 +170,7 @@ def _notes(
         for (a, b), measured in pairs.items()
         if not measured
     ]
-    if any(len(_canonical(o.columns, schema)) > 2 for o in _figures(question)):
+    if any(len(_canonical(o.columns, schema)) > 2 for o in question.figures):
         notes.append(
             "more than two columns: each pair may be measured, but how three go together was not"
         )
@@ -178,7 +179,7 @@ def _notes(
             "where the basis is 'follows', an interval covers noise but not missing dependence"
         )
     notes += _merged(pairs, model)
-    if any(output.functions & EXTREMES for output in _figures(question)):
+    if any(output.functions & EXTREMES for output in question.figures):
         notes.append("least, greatest and most frequent values hang on single rows: do not use")
     return tuple(notes)
 
@@ -203,6 +204,26 @@ def _without_interval(cells: Sequence[Cell]) -> list[str]:
     if not any(cell.low is None and cell.estimate is not None for cell in cells):
         return []
     return ["a number without an interval is of too few rows to tell: do not use it"]
+
+
+def _of_few(ours: Rows, others: Sequence[Rows]) -> list[str]:
+    """What to say of groups that most replicates do not have."""
+    there = sum(keys in rows for rows in others for keys in ours)
+    if 2 * there >= len(ours) * len(others):
+        return []
+    return [
+        "most groups hold so few rows that most replicates have none of them: group by ranges, as "
+        "in age // 10 or date_trunc('year', day)"
+    ]
+
+
+def _of_none(cells: Sequence[Cell]) -> list[str]:
+    if not any(cell.estimate == cell.low == cell.high == 0 for cell in cells):
+        return []
+    return [
+        "0 from 0 to 0 means that no synthetic row is of this kind, not that there are none: check "
+        "how values are spelt and what range the column has"
+    ]
 
 
 def _merged(pairs: Mapping[Clique, bool], model: Model) -> list[str]:

@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heterofedsyn._sql import is_one_select, nodes, tree_of, worded
-from heterofedsyn.errors import UsageError, did_you_mean
-from heterofedsyn.schema import Schema
-from heterofedsyn.schema.binned import IntegerColumn, NumberColumn
-from heterofedsyn.schema.columns import KeyColumn
-
-TABLE = "release"
-"""What a question calls the table."""
-
-ADDITIVE = frozenset({"count", "count_star", "count_if", "countif", "sum", "fsum", "sumkahan"})
-"""Of a group without rows these are 0; other aggregates are unknown."""
-
-COUNTS = frozenset({"count", "count_star", "count_if", "countif"})
-MIDDLES = frozenset(
-    {"avg", "mean", "favg", "median", "quantile", "quantile_cont", "quantile_disc", "min", "max"}
+from heterofedsyn._sql import is_one_select, nodes, sql_of, tree_of, worded
+from heterofedsyn.errors import UsageError
+from heterofedsyn.hub.questions.ends import COUNTS, SUMS, Ends, ends, function
+from heterofedsyn.hub.questions.plain_select import (
+    Names,
+    aggregates,
+    check_form,
+    is_plain,
+    scalar_queries,
 )
-"""Aggregates that lie between the least and the greatest value of their first argument."""
+from heterofedsyn.hub.release.sql_reading import column_called, functions, read
+from heterofedsyn.schema import Schema
 
-EXTREMES = frozenset({"min", "max", "mode", "arg_min", "arg_max", "argmin", "argmax"})
+EXTREMES = frozenset({"min", "max", "mode"})
 """Aggregates that hang on single rows."""
 
-_FUNCTIONS = "SELECT function_name, function_type, stability FROM duckdb_functions()"
+TAKEN = frozenset({"what", "estimate", "low", "high", "basis"})
+"""Columns that an answer has besides its keys."""
+
 _ONE_SELECT = "a question is one SELECT"
-_INFINITE = float("inf")
-_ANY = (-_INFINITE, _INFINITE)
 _NUMBERS = frozenset(
     {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER"}
     | {"UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL"}
 )
+_KEYS = _NUMBERS | {
+    *("VARCHAR", "ENUM", "BOOLEAN", "DATE", "TIME", '"NULL"'),
+    *("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"),
+}
 
 
 @dataclass(frozen=True)
@@ -44,23 +43,17 @@ class Output:
 
     Attributes:
         columns: of the release, that decide its values: its own, and those of all conditions.
-        expression: as DuckDB's parser tells it.
+        functions: in it.
+        ends: between which numbers it lies, whatever the rows are.
+        of_nobody: its value for a group without rows, if it has one.
     """
 
     name: str
     is_key: bool
     columns: tuple[str, ...]
-    expression: Any
-
-    @property
-    def functions(self) -> frozenset[str]:
-        """The functions in it."""
-        return frozenset(_functions(self.expression))
-
-    @property
-    def additive(self) -> bool:
-        """Whether it is a count or a sum as it stands."""
-        return bool(_function(self.expression) in ADDITIVE)
+    functions: frozenset[str] = frozenset()
+    ends: Ends = (-math.inf, math.inf)
+    of_nobody: float | None = None
 
 
 @dataclass(frozen=True)
@@ -83,54 +76,27 @@ class Question:
         """The question that a text asks.
 
         Args:
-            connection: a closed database that has the table, perhaps without rows.
+            connection: a closed database that has the table, without rows.
 
         Raises:
             UsageError: it is none, with what to write instead.
         """
-        node = _one_select(sql, connection)
-        known = {column.name.casefold(): column.name for column in schema.columns}
-        kinds, unstable = _known_functions(connection)
-        _check_tables(node)
-        _check_parts(node, unstable)
-        _check_columns(node, schema, known)
-        described = _described(sql, connection)
-        listed = node["select_list"]
-        aggregated = [_aggregates(item, kinds) for item in listed]
-        if not any(aggregated):
-            raise UsageError(
-                "the question has no aggregate such as count(*) or avg(age) in its outermost "
-                "SELECT; `heterofedsyn sample` gives rows"
-            )
-        shared = {
-            name
-            for part in (
-                *(item for item, own in zip(listed, aggregated, strict=True) if not own),
-                *(node[place] for place in ("where_clause", "group_expressions", "from_table")),
-                node["cte_map"],
-            )
-            for name in _columns(part, known)
-        }
-        outputs = []
-        for (name, kind), item, own in zip(described, listed, aggregated, strict=True):
-            if own:
-                _check_number(name, kind)
-            columns = shared | ({*_columns(item, known)} if own else set())
-            outputs.append(Output(name, not own, _in_order(columns, schema), item))
-        touched = _in_order({*_columns(node, known)}, schema)
-        return cls(sql, _for_replicates(node, connection), tuple(outputs), touched)
+        with read("the question", sql):
+            node = _one_select(sql, connection)
+            return _taken_apart(sql, node, schema, connection)
 
-    def bounds(self, output: Output, schema: Schema, connection: Any) -> tuple[float, float]:
-        """Between which numbers an output lies, whatever the rows are, as far as that shows."""
-        return _bounds(output.expression, schema, connection)
+    @property
+    def figures(self) -> list[Output]:
+        """The outputs that get intervals."""
+        return [output for output in self.outputs if not output.is_key]
 
 
 def _one_select(sql: str, connection: Any) -> Any:
     with worded("DuckDB does not read the question"):
         single = is_one_select(connection, sql)
+        tree = tree_of(connection, sql) if single else None
     if not single:
         raise UsageError(f"{_ONE_SELECT}; this is another statement, or several")
-    tree = tree_of(connection, sql)
     if tree is None:
         raise UsageError("the question cannot be taken apart; write it as a plain SELECT")
     node = tree[0]["node"]
@@ -141,6 +107,67 @@ def _one_select(sql: str, connection: Any) -> Any:
     return node
 
 
+def _taken_apart(sql: str, node: Any, schema: Schema, connection: Any) -> Question:
+    names = check_form(node, schema)
+    _check_alone(node, connection)
+    listed = node["select_list"]
+    is_figure = _figures(node, names)
+    if not any(is_figure):
+        raise UsageError(
+            "the question has no aggregate such as count(*) or avg(age) in its outermost "
+            "SELECT; `heterofedsyn sample` gives rows"
+        )
+    described = _described(sql, connection)
+    _check_outputs(described, is_figure)
+    parts = ("where_clause", "group_expressions", "having", "from_table", "cte_map")
+    keys = [item for item, own in zip(listed, is_figure, strict=True) if not own]
+    shared = names.columns([keys, *(node[part] for part in parts)])
+    own_schema = schema if is_plain(node) else None
+    outputs = []
+    for (name, _), item, own in zip(described, listed, is_figure, strict=True):
+        if not own:
+            outputs.append(Output(name, True, _in_order(shared, schema)))
+            continue
+        outputs.append(
+            Output(
+                name,
+                False,
+                _in_order(shared | names.columns(item), schema),
+                frozenset(functions(item)),
+                ends(item, own_schema, connection),
+                _of_nobody(node, item, connection),
+            )
+        )
+    touched = _in_order(names.columns(node), schema)
+    return Question(sql, _for_replicates(node, connection), tuple(outputs), touched)
+
+
+def _figures(node: Any, names: Names) -> list[bool]:
+    """Which outputs are no keys: they have an aggregate, a query, or the name of such a one."""
+    listed = node["select_list"]
+    figures = [aggregates(item) or any(True for _ in scalar_queries(item)) for item in listed]
+    plain = is_plain(node)
+    for place, item in enumerate(listed):
+        named = {
+            listed[before]["alias"].casefold()
+            for before in range(place)
+            if figures[before] and listed[before].get("alias")
+        }
+        for part in nodes(item):
+            if part.get("class") == "COLUMN_REF" and len(part["column_names"]) == 1:
+                word = part["column_names"][0].casefold()
+                own = plain and column_called(names.schema, word) is not None
+                figures[place] |= word in named and not own
+    return figures
+
+
+def _check_alone(node: Any, connection: Any) -> None:
+    """Refuse queries within expressions that hang on the row around them."""
+    for own in scalar_queries(node):
+        with worded("a query within an expression must be one that could be asked alone"):
+            connection.sql(sql_of(connection, {**own, "cte_map": node["cte_map"]}))
+
+
 def _described(sql: str, connection: Any) -> list[tuple[str, str]]:
     """Names and types of the result's columns; the query is bound, and so checked, on the way."""
     with worded("DuckDB refuses the question"):
@@ -148,205 +175,55 @@ def _described(sql: str, connection: Any) -> list[tuple[str, str]]:
         return [*zip(relation.columns, map(str, relation.types), strict=True)]
 
 
-def _known_functions(connection: Any) -> tuple[frozenset[str], frozenset[str]]:
-    """The names of aggregates, and of functions that give another result each time."""
-    if not _FOUND:
-        _FOUND.append(_find_functions(connection))
-    return _FOUND[0]
-
-
-_FOUND: list[tuple[frozenset[str], frozenset[str]]] = []
-
-
-def _find_functions(connection: Any) -> tuple[frozenset[str], frozenset[str]]:
-    rows = connection.execute(_FUNCTIONS).fetchall()
-    aggregates = frozenset(name for name, kind, _ in rows if kind == "aggregate")
-    unstable = {name for name, _, stability in rows if stability not in (None, "CONSISTENT")}
-    return aggregates, frozenset(unstable | {"reservoir_quantile", "getvariable", "getenv"})
-
-
-def _check_tables(node: Any) -> None:
-    with_names = {entry["key"] for own in _all_with(node, "cte_map") for entry in own["map"]}
-    for part in nodes(node):
-        kind = part.get("type")
-        if kind == "TABLE_FUNCTION" or "function" in part:
-            raise UsageError(f"a question reads no files and functions, only the table {TABLE!r}")
-        if kind == "JOIN":
-            raise UsageError("a question is of one table; leave out the join")
-        if kind == "BASE_TABLE":
-            name = part["table_name"]
-            if name.casefold() != TABLE and name not in with_names:
-                raise UsageError(f"there is no table {name!r}; the table is called {TABLE!r}")
-
-
-def _check_parts(node: Any, unstable: frozenset[str]) -> None:
-    for part in nodes(node):
-        if part.get("class") == "STAR" and part in node["select_list"]:
-            raise UsageError("name the columns instead of *; `heterofedsyn sample` gives rows")
-        if part.get("class") == "WINDOW":
-            raise UsageError("window functions are not answered; aggregate with GROUP BY instead")
-        if part.get("class") in ("POSITIONAL_REFERENCE", "PARAMETER", "LAMBDA"):
-            raise UsageError("name columns by their names, and write values out")
-        if part.get("sample"):
-            raise UsageError("a sample of rows differs each time; leave out SAMPLE")
-    for name in _functions(node):
-        if name in unstable:
-            raise UsageError(f"{name}() gives another result each time; leave it out")
-
-
-def _check_columns(node: Any, schema: Schema, known: dict[str, str]) -> None:
-    aliases = {
-        str(part["alias"]).casefold()
-        for part in nodes(node)
-        if part.get("alias") and part.get("class")
-    }
-    for part in nodes(node):
-        if part.get("class") != "COLUMN_REF":
-            continue
-        name = part["column_names"][-1]
-        column = known.get(name.casefold())
-        if column is None and name.casefold() not in aliases:
-            hint = did_you_mean(name, known.values())
-            raise UsageError(f"the release has no column {name!r}; {hint}")
-        if column is not None and isinstance(schema.column(column), KeyColumn):
-            raise UsageError(f"column {column!r} holds invented identifiers; leave it out")
-
-
-def _check_number(name: str, kind: str) -> None:
-    if kind.partition("(")[0] not in _NUMBERS:
-        raise UsageError(
-            f"{name} is a {kind.lower()}, and intervals are of numbers; count rows, or turn it "
-            "into a number: CAST(... AS INTEGER), epoch(...)"
-        )
+def _check_outputs(described: Sequence[tuple[str, str]], is_figure: Sequence[bool]) -> None:
+    seen: set[str] = set()
+    for (name, kind), figure in zip(described, is_figure, strict=True):
+        if name.casefold() in seen:
+            raise UsageError(f"two outputs are called {name!r}; name them apart with AS")
+        seen.add(name.casefold())
+        plain = kind.partition("(")[0]
+        if figure and plain not in _NUMBERS | {'"NULL"'}:
+            raise UsageError(
+                f"{name} is a {kind.lower()}, and intervals are of numbers; count rows, or turn it "
+                "into a number: CAST(... AS INTEGER), epoch(...)"
+            )
+        if not figure and (plain not in _KEYS or kind.endswith("]")):
+            raise UsageError(
+                f"{name} is a {kind.lower()}; group by numbers, texts, truth values, dates or "
+                "timestamps without a time zone"
+            )
+        if not figure and name.casefold() in TAKEN:
+            raise UsageError(
+                f"an answer has a column {name!r} of its own; give yours another name with AS"
+            )
 
 
 def _for_replicates(node: Any, connection: Any) -> str:
-    kept = [m for m in node["modifiers"] if m["type"] not in ("ORDER_MODIFIER", "LIMIT_MODIFIER")]
-    changed = {**node, "modifiers": kept, "having": None}
-    tree = {"error": False, "statements": [{"node": changed, "named_param_map": []}]}
-    return _text(tree, connection)
+    kept = [own for own in node["modifiers"] if own["type"] == "DISTINCT_MODIFIER"]
+    return sql_of(connection, {**node, "modifiers": kept, "having": None})
 
 
-def _text(tree: Any, connection: Any) -> str:
-    ((text,),) = connection.execute(
-        "SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)]
-    ).fetchall()
-    return str(text)
-
-
-def _aggregates(item: Any, kinds: frozenset[str]) -> bool:
-    """Whether an expression is no key: it has an aggregate or a query of its own."""
-    return any(part.get("class") == "SUBQUERY" for part in nodes(item)) or any(
-        name in kinds for name in _functions(item)
-    )
-
-
-def _functions(tree: Any) -> Iterator[str]:
-    for part in nodes(tree):
-        if part.get("class") == "FUNCTION":
-            yield str(part["function_name"]).lower()
-
-
-def _function(expression: Any) -> str | None:
-    """The function that an expression is, under casts."""
-    plain = _uncast(expression)
-    return str(plain["function_name"]).lower() if plain.get("class") == "FUNCTION" else None
-
-
-def _columns(tree: Any, known: dict[str, str]) -> Iterator[str]:
-    for part in nodes(tree):
-        if part.get("class") == "COLUMN_REF":
-            name = known.get(part["column_names"][-1].casefold())
-            if name is not None:
-                yield name
+def _of_nobody(node: Any, item: Any, connection: Any) -> float | None:
+    """A figure of no rows: 0 for counts and sums, unknown for most others."""
+    if function(item) in COUNTS | SUMS:
+        return 0.0
+    alone = {
+        **node,
+        "select_list": [item],
+        "group_expressions": [],
+        "group_sets": [],
+        "modifiers": [],
+        "having": None,
+        "aggregate_handling": "STANDARD_HANDLING",
+    }
+    try:
+        with worded("this figure hangs on its group"):
+            rows = connection.execute(sql_of(connection, alone)).fetchall()
+    except UsageError:
+        return None
+    value = float(rows[0][0]) if len(rows) == 1 and rows[0][0] is not None else math.nan
+    return value if math.isfinite(value) else None
 
 
 def _in_order(names: set[str], schema: Schema) -> tuple[str, ...]:
     return tuple(column.name for column in schema.columns if column.name in names)
-
-
-def _all_with(tree: Any, key: str) -> Iterator[Any]:
-    for part in nodes(tree):
-        if isinstance(part.get(key), dict):
-            yield part[key]
-
-
-def _bounds(expression: Any, schema: Schema, connection: Any) -> tuple[float, float]:
-    if expression.get("class") == "CAST":
-        return _bounds(expression["child"], schema, connection)
-    if expression.get("class") == "CONSTANT":
-        return _constant(expression)
-    name, arguments = _function(expression), _arguments(expression)
-    if name in COUNTS:
-        return 0.0, _INFINITE
-    if name in MIDDLES and arguments:
-        return _range(arguments[0], schema, connection)
-    if name not in ("+", "*", "/") or len(arguments) != 2:
-        return _ANY
-    first, second = (_bounds(own, schema, connection) for own in arguments)
-    if min(first[0], second[0]) < 0:
-        return _ANY
-    if name == "+":
-        return first[0] + second[0], first[1] + second[1]
-    if name == "*":
-        most = 0.0 if 0.0 in (first[1], second[1]) else first[1] * second[1]
-        return first[0] * second[0], most
-    return 0.0, first[1] / second[0] if second[0] > 0 else _most_share(*arguments)
-
-
-def _most_share(part: Any, whole: Any) -> float:
-    """The most that a quotient of counts can be, if it is of some rows among all."""
-    factor = 1.0
-    while _function(part) == "*":
-        sides = sorted(_arguments(_uncast(part)), key=lambda own: own.get("class") != "CONSTANT")
-        factor *= _constant(sides[0])[1]
-        part = sides[1]
-    if _function(part) in COUNTS and _function(whole) == "count_star":
-        return factor if _uncast(whole)["filter"] is None else _INFINITE
-    return _INFINITE
-
-
-def _constant(expression: Any) -> tuple[float, float]:
-    literal = expression.get("literal", {}).get("text", expression.get("value"))
-    value: Any = literal.get("value") if isinstance(literal, dict) else literal
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return _ANY
-    return number, number
-
-
-def _range(expression: Any, schema: Schema, connection: Any) -> tuple[float, float]:
-    """The least and the greatest value of a column by the schema, or of what is true or false."""
-    if expression.get("class") == "COLUMN_REF":
-        name = expression["column_names"][-1].casefold()
-        for column in schema.columns:
-            if column.name.casefold() == name and isinstance(column, IntegerColumn | NumberColumn):
-                return float(column.min), float(column.max)
-    text = _expression_text(_uncast(expression), connection)
-    try:
-        with worded("this is of a query within the question"):
-            kinds = [str(kind) for kind in connection.sql(f"SELECT {text} FROM {TABLE}").types]
-    except UsageError:
-        return _ANY
-    return (0.0, 1.0) if kinds == ["BOOLEAN"] else _ANY
-
-
-def _expression_text(expression: Any, connection: Any) -> str:
-    tree = tree_of(connection, "SELECT 1")
-    tree[0]["node"]["select_list"] = [expression]
-    text = _text({"error": False, "statements": tree}, connection)
-    return text.removeprefix("SELECT ")
-
-
-def _uncast(expression: Any) -> Any:
-    while expression.get("class") == "CAST":
-        expression = expression["child"]
-    return expression
-
-
-def _arguments(expression: Any) -> list[Any]:
-    """What a function is given; versions of DuckDB tell it differently."""
-    if "arguments" in expression:
-        return [own["expression"] for own in expression["arguments"]]
-    return list(expression.get("children", ()))

@@ -149,10 +149,11 @@ class Release:
 
         Run an analysis on each, and `combine` the results.
         """
+        from heterofedsyn.hub.questions.kept import MOST_REPLICATES
         from heterofedsyn.hub.questions.replicates import all_rows
 
-        if many < 1:
-            raise UsageError(f"replicates ({many}) must be at least 1")
+        if not 1 <= many <= MOST_REPLICATES:
+            raise UsageError(f"replicates ({many}) must be in 1..{MOST_REPLICATES}")
         if seed < 0:
             raise UsageError(f"seed ({seed}) must be at least 0")
         wanted = None if rows is None else check_rows(rows)

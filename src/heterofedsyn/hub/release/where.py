@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heterofedsyn._sql import database_of, duckdb_for, nodes, tree_of
-from heterofedsyn.errors import UsageError, did_you_mean
-from heterofedsyn.schema import EncodedTable, KeyColumn, Schema, decode
+from heterofedsyn._sql import database_of, duckdb_for, in_time, nodes, tree_of
+from heterofedsyn.errors import UsageError
+from heterofedsyn.hub.release.sql_reading import (
+    EXPRESSIONS,
+    SCALARS,
+    TABLE,
+    check_functions,
+    check_no_star,
+    check_values,
+    column_called,
+    no_column,
+    read,
+)
+from heterofedsyn.schema import EncodedTable, Schema, decode
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TABLE = "release"
-"""What rows are called in SQL."""
-
-MOST_LETTERS = 10_000
-"""Of a condition."""
-
 _WHO = "a condition on rows"
-_EXPRESSIONS = {
-    *("COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN", "CASE", "CAST", "COLLATE"),
-    *("CONSTANT", "TYPE", "COLUMN_REF", "FUNCTION"),
-}
-"""What a condition is made of; not of subqueries, windows, lambdas, stars or parameters."""
 
 _EXAMPLE = (
     "write one comparison, or several with AND, OR and NOT, as in sex = 'female' AND age > 60"
-)
-_FUNCTIONS = (
-    "SELECT function_type, stability, macro_definition FROM duckdb_functions() "
-    "WHERE function_name = ?"
 )
 
 
@@ -56,15 +51,11 @@ class Where:
         Raises:
             UsageError: saying what it is instead, or that DuckDB is not installed.
         """
-        if not text.strip() or len(text) > MOST_LETTERS:
-            raise UsageError(f"a condition has 1 to {MOST_LETTERS:,} letters; {_EXAMPLE}")
-        with database_of(_WHO, {}) as connection:
-            try:
-                expression = _expression(connection, text)
-                columns = _columns(schema, expression)
-                _check_functions(connection, expression, ())
-            except RecursionError:
-                raise UsageError("the condition is nested too deeply; write it flatter") from None
+        with read("the condition", text), database_of(_WHO, {}) as connection:
+            expression = _expression(connection, text)
+            columns = _columns(schema, expression)
+            check_functions(expression, SCALARS)
+            check_values(schema, expression)
         where = cls(text, columns)
         where._check_truth(schema)
         return where
@@ -75,24 +66,26 @@ class Where:
         Raises:
             UsageError: DuckDB cannot compute it, say since a text is no number.
         """
-        with self._asked(rows.select(self.columns or rows.column_names[:1])) as relation:
-            return rows.filter(relation.to_arrow_table().column(0))
+        wanted = rows.select(self.columns or rows.column_names[:1])
+        return rows.filter(self._asked(wanted, lambda told: told.to_arrow_table().column(0)))
 
     def _check_truth(self, schema: Schema) -> None:
         """Refuse what gives no truth value for rows of these types."""
-        with self._asked(_any_row(schema, self.columns)) as relation:
-            kind = str(relation.types[0])
+
+        def kind_of(relation: Any) -> str:
             relation.fetchall()  # what DuckDB cannot compute is said now
+            return str(relation.types[0])
+
+        kind = self._asked(_any_row(schema, self.columns), kind_of)
         if kind != "BOOLEAN":
             raise UsageError(f"the condition is no truth value but {kind}; {_EXAMPLE}")
 
-    @contextmanager
-    def _asked(self, rows: pa.Table) -> Iterator[Any]:
-        """The condition's value for every row; DuckDB's own complaint in one line."""
+    def _asked(self, rows: pa.Table, take: Callable[[Any], Any]) -> Any:
+        """What is taken of the condition's values for all rows; DuckDB's complaint in one line."""
         duckdb = duckdb_for(_WHO)
         try:
             with database_of(_WHO, {TABLE: rows}) as connection:
-                yield connection.sql(_query(self.text))
+                return in_time(connection, lambda: take(connection.sql(_query(self.text))))
         except duckdb.Error as error:
             raise UsageError(
                 f"the condition cannot be computed: {_first_line(error)}; mend it"
@@ -141,57 +134,25 @@ def _placeless(tree: Any) -> Any:
 
 def _columns(schema: Schema, expression: Any) -> tuple[str, ...]:
     """The columns that an expression speaks of, in the order of the schema."""
-    known = [column.name for column in schema.columns]
+    check_no_star(expression)
     spoken: set[str] = set()
     for node in nodes(expression):
         kind = node.get("class")
-        if kind is not None and kind not in _EXPRESSIONS:
+        if kind is not None and kind not in EXPRESSIONS:
             raise UsageError(
                 f"a condition looks at one row alone, without any {str(kind).lower()}; {_EXAMPLE}"
             )
         if kind == "COLUMN_REF":
-            spoken.add(_column(schema, known, node["column_names"]))
-    return tuple(name for name in known if name in spoken)
+            spoken.add(_column(schema, node["column_names"]))
+    return tuple(column.name for column in schema.columns if column.name in spoken)
 
 
-def _column(schema: Schema, known: Sequence[str], path: Sequence[str]) -> str:
+def _column(schema: Schema, path: Sequence[str]) -> str:
     own = path[1:] if len(path) == 2 and path[0].casefold() == TABLE else path
-    word = ".".join(own)
-    alike = [name for name in known if name.casefold() == word.casefold()]
-    if len(alike) > 1:
-        raise UsageError(
-            f"columns {', '.join(map(repr, alike))} differ in the size of letters alone, which SQL "
-            "does not tell apart; leave them out of the condition"
-        )
-    if len(own) != 1 or not alike:
-        raise UsageError(f"there is no column {word!r}; {did_you_mean(word, known)}")
-    if isinstance(schema.column(alike[0]), KeyColumn):
-        raise UsageError(
-            f"column {alike[0]!r} is a key, invented for every row; leave it out of the condition"
-        )
-    return alike[0]
-
-
-def _check_functions(connection: Any, expression: Any, within: tuple[str, ...]) -> None:
-    """Refuse functions that see more than a row, or tell something else when asked again."""
-    for node in nodes(expression):
-        if node.get("class") != "FUNCTION":
-            continue
-        name = str(node["function_name"]).lower()
-        forms = connection.execute(_FUNCTIONS, [name]).fetchall()
-        if not forms:
-            raise UsageError(f"DuckDB has no function {name!r}; {_EXAMPLE}")
-        for kind, stability, definition in forms:
-            lasting = kind == "scalar" and stability == "CONSISTENT"
-            if kind == "macro" and name not in within and definition:
-                _check_functions(
-                    connection, tree_of(connection, f"SELECT {definition}"), (*within, name)
-                )
-            elif not lasting:
-                raise UsageError(
-                    f"function {name!r} sees more than one row, or tells something else each time; "
-                    "leave it out of the condition"
-                )
+    name = column_called(schema, own[0]) if len(own) == 1 else None
+    if name is None:
+        raise no_column(schema, ".".join(own))
+    return name
 
 
 def _any_row(schema: Schema, columns: Sequence[str]) -> pa.Table:
