@@ -28,7 +28,7 @@ from invented import SCHEMA, patients
 pytestmark = pytest.mark.thorough
 
 FEW = 2
-SQL = "SELECT ward, avg(age), count(*) FROM release GROUP BY ward"
+SQL = "SELECT ward, avg(age), count(*) FROM release GROUP BY ward ORDER BY ward"
 
 
 def released(method: str = "wavetree") -> Release:
