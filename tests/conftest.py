@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from browser_support import browser  # noqa: F401  (a fixture)
+
 if TYPE_CHECKING:
     from invented import Desk
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
-from heterofedsyn import FederatedSynthesizer
+from heterofedsyn import FederatedSynthesizer, load
 
 HOSTILE = '<script>alert(1)</script> $x$ & "q" \''
 COLUMNS: list[dict[str, Any]] = [
@@ -53,6 +55,13 @@ def release_of(
     many = -(-rows.num_rows // sites)
     synthesizer.fit({f"site-{i}": rows.slice(i * many, many) for i in range(sites)})
     return synthesizer.save(folder)
+
+
+def published(folder: Path, target: Path) -> Path:
+    """The same release as if its noise could not be undone."""
+    made = load(folder)
+    privacy = msgspec.structs.replace(made.privacy, simulated_noise=False)
+    return dataclasses.replace(made, privacy=privacy).save(target)
 
 
 class Outline(HTMLParser):

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -277,6 +278,7 @@ def test_a_release_of_format_1_tells_its_accuracy() -> None:
 
 
 def test_what_was_not_measured_is_named_with_a_remedy() -> None:
+    names: Any = ("age", "ward")
     with pytest.raises(
         UsageError, match=r"\('age', 'ward'\) was not measured.*singly.*--measure age,ward"
     ):
@@ -287,6 +289,8 @@ def test_what_was_not_measured_is_named_with_a_remedy() -> None:
         release().accuracy("agee")
     with pytest.raises(UsageError, match="at most two columns"):
         release().accuracy(("age", "ward", "sick"))
+    with pytest.raises(UsageError, match=r"one argument: accuracy\(\('age', 'ward'\)\)"):
+        release().accuracy(*names)
 
 
 @pytest.mark.parametrize(

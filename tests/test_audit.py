@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import signal
@@ -21,6 +22,7 @@ from heterofedsyn._arrays import Codes, Integers
 from heterofedsyn.audit import (
     LAYERS,
     QUICK,
+    USUAL,
     Effort,
     Finding,
     audit,
@@ -377,18 +379,18 @@ def test_a_page_begins_with_a_plain_verdict_and_ends_with_a_legend(
 
 
 @pytest.mark.parametrize(
-    ("low", "measured", "chance", "words"),
+    ("measured", "chance", "words"),
     [
-        (7.0, 7.9, 0.6, "not above the promise"),
-        (7.0, 8.54, 0.2, "within the error of the experiment"),
-        (8.1, 9.0, 0.01, "luck explains in one game of 100"),
-        (20.0, 21.0, 1e-12, "ABOVE the promise"),
+        (7.9, 0.6, "not above the promise"),
+        (8.54, 0.2, "not above the promise, within the error of the experiment"),
+        (9.0, 0.01, "not above the promise, within the error of the experiment"),
+        (21.0, 1e-12, "ABOVE the promise"),
     ],
 )
 def test_a_measured_epsilon_is_compared_in_words(
-    low: float, measured: float, chance: float, words: str
+    measured: float, chance: float, words: str
 ) -> None:
-    assert words in compared(low, measured, 8.0, chance)
+    assert compared(measured, 8.0, chance) == words
 
 
 STUDY = ("--schema", "s.toml", "--site", "elm", "--site", "oak", "--epsilon", "0.5")
@@ -436,14 +438,42 @@ def test_a_charge_that_is_too_small_for_a_study_of_ones_own_is_noticed(
         work()
 
 
+AGENT = "coupling: the study at an agent, and its release"
+
+
+def test_what_a_study_of_ones_own_is_not_tried_with_is_told(own_study: StudyCase) -> None:
+    tried, untried = run_module.seen(own_study, USUAL, [*LAYERS])
+    assert {AGENT, "game: the study as a whole"} <= {*tried}
+    assert [line.partition(":")[0] for line in untried] == ["ledger", "sums"]
+    summed = dataclasses.replace(own_study, trust="secure-aggregation")
+    tried, untried = run_module.seen(summed, USUAL, [*LAYERS])
+    assert AGENT not in tried
+    assert f"{AGENT} (built-in studies instead: its answers are summed)" in untried
+    assert "game: the study as a whole (its answers are summed)" in untried
+
+
+def test_a_study_that_is_summed_leaves_agents_to_built_in_ones(own_study: StudyCase) -> None:
+    summed = dataclasses.replace(own_study, trust="secure-aggregation")
+    titles = [title for title, _ in coupling.checks(QUICK, 0, summed)]
+    assert "your study: wavetree, secure-aggregation" in titles
+    for kind in ("agent: ", "release of "):
+        assert any(title.startswith(kind) and "your study" not in title for title in titles)
+
+
 def test_the_command_audits_a_study(desk: Desk, layers: pytest.MonkeyPatch) -> None:
     assert desk.run("study", "new", *STUDY, "--delta", "1e-7", "--out", "study.toml") == 0
     fingerprint = Study.load(desk.folder / "study.toml").fingerprint
     assert desk.run("audit", "--study", "study.toml", "--layer", "ledger", "--json") == 0
-    assert json.loads(desk.out)["study"] == fingerprint
+    found = json.loads(desk.out)
+    assert (found["study"], found["tried"]) == (fingerprint, [])
+    assert "ledger: built-in studies instead, as for every study" in found["untried"]
+    assert "coupling: not asked for" in found["untried"]
     command = ("audit", "--study", "study.toml", "--layer", "ledger", "--html", "audit.html")
     assert desk.run(*command) == 0
-    assert fingerprint in (desk.folder / "audit.html").read_text("utf-8")
+    page = (desk.folder / "audit.html").read_text("utf-8")
+    assert fingerprint in page
+    assert "checks held, of built-in studies:" in page
+    assert "Not tried with it" in page
     desk.run("audit", "--study", "s.toml")
     desk.refused(2, "no study")
 

@@ -35,6 +35,7 @@ SLOW = {
         "answers.md",
         "audit.md",
         "evaluation.md",
+        "exports.md",
         "plan.md",
         "report.md",
         "site.md",

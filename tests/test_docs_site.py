@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).parents[1]
-ARGUMENTS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update"),
-]
 
 
 def build(root: Path, out: Path) -> subprocess.CompletedProcess[str]:
@@ -88,17 +82,6 @@ def test_a_broken_link_fails_and_leaves_what_was_built(
     assert done.returncode == 1
     assert said in done.stderr
     assert (out / "index.html").read_text() == before
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("there is no chromium here; on Debian: apt-get install chromium")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield opened
-        opened.close()
 
 
 @pytest.mark.slow

@@ -8,10 +8,12 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -23,9 +25,9 @@ from markdown_it import MarkdownIt
 from heterofedsyn import FederatedSynthesizer, Release, Schema, load
 from heterofedsyn.errors import PrivacyRefusal, UsageError, plain
 from heterofedsyn.exports import EXPORTS, TABLE, export
-from heterofedsyn.exports.deployments_registry import TODO
 from heterofedsyn.exports.description import facts_of
-from heterofedsyn.exports.quoting import code, yaml_lines
+from heterofedsyn.exports.quoting import TODO, Todo, code, prose, todos, yaml_lines
+from heterofedsyn.protocol.about import About
 from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
 from invented import Desk, patients
 
@@ -34,7 +36,7 @@ pytestmark = pytest.mark.thorough
 ROOT = Path(__file__).parents[1]
 ODD = "a|b` <img src=x onerror=alert(1)>\n# \\| {{x}} : & \"'$\u202e"
 VALUES = ["- x: [", "</td>|", "`` ` ``", " ", "*b*", "https://example.org", "é"]
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "label": "sick",
     "columns": [
         {"name": "id", "type": "key", "prefix": "P"},
@@ -168,7 +170,7 @@ def names_in(name: str, text: str) -> list[str]:
         return [row[0] for row in render(text).rows[1:]]
     domain = yaml.safe_load(text)["deployment"]["dp_variant"]["data_domain"]
     lines = render(domain).text.split("columns:")[1].strip().split("\n")
-    known = [shown(str(column["name"])) for column in SCHEMA["columns"]]  # type: ignore[index]
+    known = [shown(str(column["name"])) for column in SCHEMA["columns"]]
     return [name for line in lines for name in known if line.startswith(f"{name}: ")]
 
 
@@ -263,8 +265,8 @@ def test_an_entry_of_the_registry_has_its_fields_and_the_figures_of_the_statemen
         "rho": release.privacy.rho,
     }
     assert deployment["deployment_model"]["model_name"] == "Federated"
-    assert deployment["basic"]["name"] == ABOUT["title"]
-    assert deployment["basic"]["intended_use"] == ABOUT["purpose"]
+    assert deployment["basic"]["name"] == code(ABOUT["title"])
+    assert deployment["basic"]["intended_use"] == code(ABOUT["purpose"])
     for line in text.splitlines():
         assert line.isprintable()
 
@@ -280,6 +282,53 @@ def test_what_a_person_must_write_is_marked_and_nothing_else_is(release: Release
         assert f"{TODO}: " in line
     lost = EXPORTS["deployments-registry"].lacks(release)
     assert lost == [f"{len(marked)} lines are marked {TODO}: write these by hand"]
+
+
+def test_a_title_that_says_todo_is_nothing_to_be_written(release: Release) -> None:
+    lacks = EXPORTS["deployments-registry"].lacks
+    about = About("TODO: a list", "A TODO of ours", "")
+    told = replace(release, run=msgspec.structs.replace(release.run, about=about))
+    assert lacks(told) == lacks(release)
+    entry = yaml.safe_load(export(told, "deployments-registry"))
+    assert entry["deployment"]["basic"]["name"] == "`TODO: a list`"
+
+
+def test_nothing_is_said_of_sites_that_nobody_knows(desk: Desk) -> None:
+    """A pool is called one, and a release does not tell a simulation from a federation."""
+    desk.simulate("--method", "privsyn", out="pool")
+    desk.simulate("--method", "independent", out="dealt")
+    for name in ("croissant", "frictionless", "dictionary"):
+        pool, dealt = (export(load(desk.folder / place), name) for place in ("pool", "dealt"))
+        assert "of one pool" in pool
+        assert "sites (or of as many parts of one simulated study" in dealt
+        for text in (pool, dealt):
+            assert "never left" not in text
+            assert "where they lie" not in text
+        assert "1 site" not in pool
+
+
+def test_a_defused_csv_is_described_as_it_is_or_not_at_all(tmp_path: Path) -> None:
+    schema = {"columns": [{"name": "dose", "type": "categorical", "values": ["-", "+"]}]}
+    synthesizer = FederatedSynthesizer(schema, epsilon=5, delta=1e-9, method="independent")
+    synthesizer.fit({"elm": pa.table({"dose": ["-", "+"] * 50})})
+    safe = load(synthesizer.save(tmp_path / "safe", safe_csv=True))
+    assert safe.run.safe_csv is True
+    for name in ("r", "frictionless"):
+        with pytest.raises(UsageError, match=r"synthetic\.parquet"):
+            export(safe, name)
+    for name in ("croissant", "dictionary"):
+        assert "an apostrophe stands before" in export(safe, name)
+    again = load(safe.save(tmp_path / "again"))
+    assert again.run == synthesizer.release.run
+    for name in ("r", "frictionless", "croissant", "dictionary"):
+        assert "apostrophe" not in export(again, name)
+    assert EXPORTS["sdv-metadata"].lacks(safe) != EXPORTS["sdv-metadata"].lacks(again)
+
+
+def test_a_defused_csv_without_formulas_is_as_the_schema_says(desk: Desk) -> None:
+    assert desk.simulate("--method", "independent", "--safe-csv") == 0
+    for name in ("r", "frictionless"):
+        assert desk.run("export", "release", "--to", name) == 0
 
 
 def test_a_package_holds_the_schema_as_it_is(release: Release) -> None:
@@ -299,6 +348,13 @@ def test_words_in_markdown_and_yaml_come_back_as_they_are_shown(text: str) -> No
     lines = "\n".join(yaml_lines({"a": text, "b": [text], "c": (text, "x", text)}))
     whole = "\n".join([plain(text), "x", plain(text)])
     assert yaml.safe_load(lines) == {"a": plain(text), "b": [plain(text)], "c": whole}
+    assert render(prose(text)).text.split() == plain(text).split()
+
+
+def test_what_is_to_be_written_is_counted_wherever_it_stands() -> None:
+    tree = {"a": Todo("x"), "b": [Todo("y", value="1")], "c": ("TODO", Todo("z")), "d": "TODO"}
+    assert todos(tree) == 3
+    assert sum(TODO in line for line in yaml_lines({**tree, "e": Todo("v", optional=True)})) == 6
 
 
 def test_exports_are_refused_where_they_would_not_be_true(release: Release) -> None:
@@ -381,6 +437,18 @@ def test_a_script_of_r_holds_words_as_texts_and_remarks_alone(release: Release) 
         *("character", "colClasses", "c", "as", "Date", "factor", "levels", "format"),
         *map(str, range(10)),
     }
+
+
+def test_the_readers_that_are_named_are_those_that_are_installed() -> None:
+    page = (ROOT / "docs" / "exports.md").read_text("utf-8")
+    (said,) = re.findall(r"read by in the tests: (.*)", page)
+    locked = dict(
+        re.findall(r"^([\w-]+)==(\d+\.\d+)", (ROOT / "locks" / "readers.txt").read_text(), re.M)
+    )
+    named = dict(re.findall(r"`?(\w+)`? (\d+\.\d+)", said))
+    assert {*named} == {"mlcroissant", "SDMetrics", "frictionless"}
+    for name, version in named.items():
+        assert locked[name.lower()] == version
 
 
 READERS = """

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from scipy import stats
 
 from heterofedsyn import FederatedSynthesizer, Release, Schema, combine
 from heterofedsyn.cli.app import run
 from heterofedsyn.errors import UsageError
-from heterofedsyn.hub.questions import kept
+from heterofedsyn.hub.questions import Answer, Cell, kept
 from heterofedsyn.hub.questions.combining import t_quantile
 from heterofedsyn.hub.questions.within_groups import lean
 from heterofedsyn.marginals.counting import count_pairs
@@ -98,7 +99,8 @@ def test_results_combine_by_the_rules_of_multiple_imputation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("estimates", "variances"), [([1.0], None), ([1.0, 2.0], [1.0]), (["a", "b"], None)]
+    ("estimates", "variances"),
+    [([1.0], None), ([1.0, 2.0], [1.0]), (["a", "b"], None), ([1.0, np.nan], None), (1.0, None)],
 )
 def test_what_cannot_be_combined_is_refused(estimates: Any, variances: Any) -> None:
     with pytest.raises(UsageError):
@@ -145,17 +147,27 @@ def test_what_is_no_question_is_refused_in_one_line(release: Release, sql: str, 
     assert "\n" not in str(refusal.value)
 
 
-def test_estimates_are_what_the_synthetic_table_says(release: Release) -> None:
-    rows = release.sample(seed=release.run.seed)
+def test_estimates_are_what_was_measured_of_a_column(release: Release) -> None:
     answer = release.answer("SELECT ward, count(*) FROM release GROUP BY ward", replicates=FEW)
-    counts = {v["values"]: v["counts"] for v in rows["ward"].value_counts().to_pylist()}
-    assert {cell.keys[0]: cell.estimate for cell in answer.cells} == counts
+    known = release.accuracy("ward")
+    told = {cell.keys[0]: cell.estimate for cell in answer.cells}
+    for word, estimate in zip(known.labels[0], known.estimate, strict=True):
+        assert told.get(word, 0) == pytest.approx(estimate, abs=1.5)
     assert answer.head == ("ward", "estimate", "low", "high", "basis")
     assert all(
         cell.low <= cell.estimate <= cell.high
         for cell in answer.cells
         if cell.low is not None and cell.high is not None and cell.estimate is not None
     )
+
+
+def test_estimates_of_three_columns_are_what_the_synthetic_table_says(release: Release) -> None:
+    rows = release.sample(seed=release.run.seed)
+    sql = "SELECT ward, count(*) FROM release WHERE age > 20 AND sick GROUP BY ward"
+    answer = release.answer(sql, replicates=FEW)
+    some = rows.filter((pc.field("age") > 20) & pc.field("sick"))
+    counts = {v["values"]: v["counts"] for v in some["ward"].value_counts().to_pylist()}
+    assert {cell.keys[0]: cell.estimate for cell in answer.cells} == counts
 
 
 def test_order_limit_and_having_choose_among_estimates_only(release: Release) -> None:
@@ -228,6 +240,66 @@ def test_a_cell_without_a_value_stays(release: Release) -> None:
     assert (cell.estimate, cell.low, cell.high) == (0, 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("sql", "word"),
+    [
+        ("SELECT count(*) FROM release WHERE age > 200", "not that there are none"),
+        ("SELECT age / 3.0 + age AS x, count(*) FROM release WHERE age > 95 OR age < 0 "
+         "GROUP BY x HAVING count(*) < 0", None),
+        ("SELECT ward, count(*) FROM release GROUP BY ward", None),
+    ],
+)  # fmt: skip
+def test_what_no_row_shows_is_said(release: Release, sql: str, word: str | None) -> None:
+    notes = " ".join(release.answer(sql, replicates=FEW).notes)
+    assert (word or "") in notes
+    assert word or "none" not in notes
+
+
+def test_groups_that_replicates_do_not_have_are_better_ranges() -> None:
+    schema = Schema.of(
+        {"columns": [{"name": "cost", "type": "number", "min": 0, "max": 1, "bins": 4}]}
+    )
+    rows = pa.table({"cost": np.random.default_rng(0).random(300)})
+    fitted = FederatedSynthesizer(schema, epsilon=5.0, delta=1e-6, noise_seed=1).fit(rows)
+    answer = fitted.release.answer(
+        "SELECT cost, 1.0 * count(*) FROM release GROUP BY cost", replicates=FEW
+    )
+    assert any("group by ranges" in note for note in answer.notes)
+    with pytest.raises(UsageError, match="infinite or no number"):
+        fitted.release.answer("SELECT cost / 0, count(*) FROM release GROUP BY ALL", replicates=FEW)
+
+
+def test_a_group_that_replicates_lack_counts_as_nobody(release: Release) -> None:
+    """However a count is written."""
+    rare = "FROM release WHERE age > 96 GROUP BY age, ward"
+    forms = ("count(*)", "1.0 * count(*)", "coalesce(count(*), 0)")
+    one, *others = (
+        [
+            (cell.estimate, cell.low, cell.high)
+            for cell in release.answer(f"SELECT age, ward, {form} {rare}", replicates=FEW).cells
+        ]
+        for form in forms
+    )
+    assert others == [one, one]
+    assert all(low is not None and low >= 0 for _, low, _ in one)
+
+
+def test_what_having_looks_at_counts_for_every_number() -> None:
+    sql = "SELECT ward, count(*) FROM release GROUP BY ward HAVING avg(age) > 1"
+    answer = released("independent").answer(sql, replicates=FEW)
+    assert {cell.basis for cell in answer.cells} == {"follows"}
+
+
+def test_numbers_in_one_column_have_one_form() -> None:
+    cells = tuple(
+        Cell((ward,), "avg", estimate, estimate - 1_278.3, estimate + 1_278.3, "measured")
+        for ward, estimate in [("a", 7_760.4), ("b", 9_319.0), ("c", 10_604.2)]
+    )
+    shown = Answer("", ("ward",), cells, {}, (), FEW).shown()
+    assert shown[0] == ["a", "7,760", "6,482", "9,039", "measured"]
+    assert shown[2][1] == "10,604"
+
+
 def test_replicates_are_tables_like_the_synthetic_one(release: Release) -> None:
     ours = release.sample()
     first, second = release.replicates(2, seed=3)
@@ -237,6 +309,8 @@ def test_replicates_are_tables_like_the_synthetic_one(release: Release) -> None:
     assert not any(broken_rows(release.schema, first))
     assert first.num_rows != second.num_rows
     assert release.replicates(1, rows=50)[0].num_rows == 50
+    with pytest.raises(UsageError, match=r"must be in 1\.\.1000"):
+        release.replicates(10**9)
 
 
 @pytest.mark.parametrize("method", ["independent", "fedprivsyn", "local-merge"])

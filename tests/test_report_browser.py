@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -14,19 +13,16 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from heterofedsyn.cli.app import run
 from heterofedsyn.schema import CategoricalColumn, draft
 from heterofedsyn.simulate.hospitals import hospitals
+from report_support import published
 
 pytestmark = pytest.mark.slow
 
 PATIENTS = 3_000
-ARGUMENTS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update"),
-]
 PHONE, DESK = 390, 1280
 
 
@@ -45,17 +41,6 @@ class View:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("there is no chromium here; on Debian: apt-get install chromium")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield opened
-        opened.close()
-
-
-@pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Both forms of the report on a small demo, and one on a trying table, by the command line."""
     folder = tmp_path_factory.mktemp("reports")
@@ -67,7 +52,10 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     assert run(["report", str(release), "--out", str(public)]) == 0
     assert run(["report", str(release), "--real", str(rows), "--out", str(internal)]) == 0
     pages = {"public": public, "internal": internal, "awkward": awkward(folder)}
-    for name, source in (("board", release), ("awkward board", folder / "awkward")):
+    for name, source in (
+        ("board", published(release, folder / "p")),
+        ("awkward board", folder / "awkward"),
+    ):
         pages[name] = folder / f"{name}.html"
         assert run(["report", str(source), "--for", "board", "--out", str(pages[name])]) == 0
     return pages

@@ -15,22 +15,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import report_support
 from heterofedsyn import FederatedSynthesizer, load
 from heterofedsyn.hub.release.differences import AttributeDifference, SiteSummary
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol.about import About
 from heterofedsyn.report import Agreed, board_report, public_report
 from heterofedsyn.report.board import EPSILONS, STUDIES
-from heterofedsyn.report.chances import in_hundred, likely_right, most_right
+from heterofedsyn.report.chances import (
+    formula_of,
+    in_hundred,
+    in_thousand,
+    likely_right,
+    most_right,
+)
 from heterofedsyn.report.glossary import TERMS
 from heterofedsyn.report.sites import marked
-from heterofedsyn.report.summary import CAREFUL
-from heterofedsyn.report.verdicts import Bars, Word, column_verdicts, judged, trusted_pairs
+from heterofedsyn.report.verdicts import (
+    CAREFUL,
+    Bars,
+    Word,
+    column_verdicts,
+    judged,
+    trusted_pairs,
+)
 from heterofedsyn.schema import Schema
 from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
 from heterofedsyn.site.receipt import SignedReceipt
 from invented import Desk
-from report_support import HOSTILE, Outline, release_of, table
+from report_support import COLUMNS, HOSTILE, Outline, release_of, table
 
 pytestmark = pytest.mark.thorough
 
@@ -49,8 +62,13 @@ def page(release: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def board(release: Path) -> str:
-    return board_report(release)
+def published(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return report_support.published(release, tmp_path_factory.mktemp("published") / "release")
+
+
+@pytest.fixture(scope="module")
+def board(published: Path) -> str:
+    return board_report(published)
 
 
 # VERDICTS
@@ -157,6 +175,22 @@ def test_the_bound_is_at_least_the_gaussian_figure_and_a_chance(rho: float) -> N
         assert most_right(rho) == 0.5 + math.sqrt(rho / 2) / 2
 
 
+@given(RHO, RHO)
+def test_a_larger_budget_never_helps_the_attacker_less(one: float, other: float) -> None:
+    less, more = sorted([one, other])
+    assert most_right(less) <= most_right(more)
+    assert likely_right(less) <= likely_right(more)
+
+
+@given(RHO)
+def test_the_formula_that_is_shown_gives_the_figure(rho: float) -> None:
+    shown = {
+        "1/2 + sqrt(rho / 2) / 2": 0.5 + math.sqrt(rho / 2) / 2,
+        "1/2 + sqrt(1 - e^-rho) / 2": 0.5 + math.sqrt(-math.expm1(-rho)) / 2,
+    }
+    assert shown[formula_of(rho)] == most_right(rho)
+
+
 @pytest.mark.parametrize("sigma", [0.6, 1.0, 3.0, 20.0])
 def test_the_best_guess_against_discrete_noise_is_within_the_bound(sigma: float) -> None:
     values = np.arange(-400, 402)
@@ -182,8 +216,8 @@ def test_the_figures_of_the_board_are_those_of_the_formulas(release: Path, board
         assert in_hundred(most_right(number * made.rho)) in said
 
 
-def test_a_board_reads_the_same_in_the_report(page: str, board: str) -> None:
-    (section,) = (s for s in Outline(page).sections if s["id"] == "board")
+def test_a_board_reads_the_same_in_the_report(published: Path, board: str) -> None:
+    (section,) = (s for s in Outline(public_report(published)).sections if s["id"] == "board")
     for part in re.findall(r"<td[^>]*>([^<]+)</td>", board):
         assert part in section["text"] or "&" in part
 
@@ -204,10 +238,65 @@ def test_who_can_learn_what_follows_the_trust_model(
     terms: dict[str, Any], words: list[str], tmp_path: Path
 ) -> None:
     rows = table(600).append_column("number", pa.array(range(600)))
-    folder = release_of(tmp_path / "r", rows, **terms)
+    folder = release_of(tmp_path / "r", rows, **{"noise_seed": None, **terms})
     said = "".join(Outline(board_report(folder)).text)
     for word in words:
         assert word in said
+
+
+def test_nothing_is_promised_where_noise_can_be_undone(
+    release: Path, published: Path, page: str, board: str
+) -> None:
+    simulated = "".join(Outline(page).text) + "".join(Outline(board_report(release)).text)
+    true = "".join(Outline(public_report(published)).text) + "".join(Outline(board).text)
+    made = load(published).privacy
+    for words in (
+        f"at most what epsilon {made.epsilon:g} allows",
+        in_thousand(most_right(made.rho)),
+        f"{made.epsilon:g}, this study",
+        "almost the same chance",
+        "a weak promise",
+    ):
+        assert words not in simulated
+        assert words in true
+    assert "none: the noise is simulated" in str(load(release))
+    assert "none: the noise is simulated" not in str(load(published))
+
+
+def test_a_board_reads_which_columns_to_be_careful_with(published: Path, board: str) -> None:
+    verdicts = column_verdicts(load(published))
+    said = "".join(Outline(board).text)
+    weakest = said.partition("Be careful with")[2].partition("What epsilon means")[0]
+    assert sum(f"{verdict.name} (" in weakest for verdict in verdicts) == CAREFUL
+    for verdict in verdicts:
+        if verdict.word is Word.NOT_ALONE:
+            assert verdict.name in weakest
+
+
+@pytest.mark.filterwarnings("ignore:delta 0.01")
+@pytest.mark.parametrize(("delta", "large"), [(1e-9, False), (0.01, True)])
+def test_a_delta_that_protects_nobody_is_said(tmp_path: Path, delta: float, large: bool) -> None:
+    folder = release_of(
+        tmp_path / "r",
+        table(600),
+        method="independent",
+        noise_seed=None,
+        delta=delta,
+        allow_large_delta=large,
+    )
+    said = "".join(Outline(board_report(folder)).text)
+    assert ("publishing somebody's record outright; take a smaller one" in said) == large
+    assert f"number of rows is {1 / load(folder).run.noisy_total:.2g}" in said
+
+
+@pytest.mark.parametrize("epsilon", [3.0, 100.0])
+def test_odds_are_words_at_every_epsilon(tmp_path: Path, epsilon: float) -> None:
+    folder = release_of(
+        tmp_path / "r", table(300), epsilon=epsilon, method="independent", noise_seed=None
+    )
+    said = "".join(Outline(board_report(folder)).text)
+    assert "any to 1" not in said
+    assert f"({formula_of(load(folder).privacy.rho)} with rho" in said
 
 
 # SITES
@@ -232,6 +321,17 @@ def test_sites_that_are_alike_get_a_mark_in_one_report_of_twenty_at_most() -> No
     squares = (rng.chisquare(1, (2_000, 40)) - 1) / math.sqrt(2)
     any_mark = sum(bool(marked(summaries(*np.maximum(row, 0))).any()) for row in squares)
     assert any_mark / 2_000 <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 2_000)
+
+
+@given(st.lists(st.floats(0, 40), min_size=1, max_size=30), st.data())
+def test_a_larger_difference_never_takes_a_mark_away(
+    deviations: list[float], data: st.DataObject
+) -> None:
+    place = data.draw(st.integers(0, len(deviations) - 1))
+    more = [*deviations]
+    more[place] += data.draw(st.floats(0, 40))
+    before, after = (marked(summaries(*each)).ravel() for each in (deviations, more))
+    assert (before <= after).all()
 
 
 # WORDS AND STRANGERS
@@ -263,7 +363,7 @@ def test_what_a_study_and_a_receipt_say_stays_text(release: Path, tmp_path: Path
 
 
 @pytest.fixture
-def consented(desk: Desk, release: Path) -> Desk:
+def consented(desk: Desk) -> Desk:
     """A release and a receipt of its study, in the folder where commands run."""
     from site_support import approved_study, make_message, make_site
     from test_receipt import answer, receipt_of
@@ -272,10 +372,19 @@ def consented(desk: Desk, release: Path) -> Desk:
     study = approved_study(settings)
     answer(settings, make_message(study, 1, 0.25))
     receipt_of(settings, study).save(desk.folder / "receipt.json")
-    made = load(release)
-    run = msgspec.structs.replace(made.run, study=study.fingerprint)
-    dataclasses.replace(made, run=run).save(desk.folder / "release")
-    made.save(desk.folder / "other")
+    for place, sites, known in (
+        ("release", ["elmwood", "oak"], True),
+        ("other", ["elmwood"], False),
+        ("elsewhere", ["oak"], True),
+    ):
+        synthesizer = FederatedSynthesizer(
+            {"columns": COLUMNS}, epsilon=1, delta=1e-9, method="independent"
+        )
+        made = synthesizer.fit({site: table(300) for site in sites}).release
+        run = msgspec.structs.replace(
+            made.run, study=study.fingerprint if known else made.run.study
+        )
+        dataclasses.replace(made, run=run).save(desk.folder / place)
     return desk
 
 
@@ -286,6 +395,8 @@ def test_a_board_sees_who_agreed_and_whether_anybody_vouches(consented: Desk) ->
     page = (consented.folder / "board.html").read_text("utf-8")
     assert signed.receipt.consent_by in page
     assert "not verified" in page
+    assert f", {signed.receipt.delta:g}</td>" in page
+    assert "No receipt was given of 1 site: oak." in "".join(Outline(page).text)
     assert consented.run(*command, "--key", signed.key, "--out", "known.html") == 0
     known = (consented.folder / "known.html").read_text("utf-8")
     assert "not verified" not in known
@@ -297,6 +408,8 @@ def test_a_receipt_that_does_not_hold_is_refused(consented: Desk) -> None:
     board = ("--for", "board", "--receipt", "receipt.json", "--out", "x.html")
     consented.run("report", "other", *board)
     consented.refused(2, "another study")
+    consented.run("report", "elsewhere", *board)
+    consented.refused(2, "'elmwood', which is no site of the study", "oak")
     consented.run("report", "release", *board, "--receipt", "receipt.json")
     consented.refused(2, "second receipt")
     signed = SignedReceipt.load(receipt)

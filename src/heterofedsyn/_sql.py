@@ -83,7 +83,9 @@ def in_time(connection: Any, work: Callable[[], _T], seconds: float | None = Non
                         f"DuckDB had no result after {allowed:g} seconds; write a simpler query"
                     )
         except BaseException:
-            connection.interrupt()
+            while not coming.done():  # an interrupt before the query began is not heard
+                connection.interrupt()
+                time.sleep(_PULSE / 10)
             raise
         return coming.result()
 

@@ -37,6 +37,18 @@ def count(many: int, noun: str) -> str:
     return f"{many:,} {noun}{'' if many == 1 else 's'}"
 
 
+def percent(share: float) -> str:
+    """A share for people.
+
+    >>> percent(0.1234), percent(0.00012), percent(0.0)
+    ('12.3 %', '0.012 %', '0 %')
+    """
+    value = 100 * share
+    if value == 0:
+        return "0 %"
+    return f"{value:.1f} %" if abs(value) >= 1 else f"{value:.2g} %"
+
+
 def aloud(fingerprint: str) -> str:
     """All of a fingerprint, in groups that people can compare by telephone.
 

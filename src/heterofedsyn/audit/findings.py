@@ -78,6 +78,10 @@ class Audit:
     verdicts: tuple[Verdict, ...]
     study: str = ""
     """Fingerprint of the study that took the place of the built-in ones; empty if none did."""
+    tried: tuple[str, ...] = ()
+    """What was done with that study, layer by layer."""
+    untried: tuple[str, ...] = ()
+    """What was done with built-in studies instead, or not at all, and why."""
 
     @property
     def passed(self) -> bool:
@@ -104,6 +108,8 @@ class Audit:
             "effort": self.effort,
             "seed": self.seed,
             "study": self.study or None,
+            "tried": self.tried,
+            "untried": self.untried,
             "false_alarm": self.false_alarm,
             "layers": [
                 {

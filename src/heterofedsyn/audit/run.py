@@ -9,6 +9,7 @@ from importlib.metadata import version
 from heterofedsyn._version import __version__
 from heterofedsyn.audit import coupling, game, histories, noise, sums
 from heterofedsyn.audit.cases import Case
+from heterofedsyn.audit.coupling import studies
 from heterofedsyn.audit.effort import Effort
 from heterofedsyn.audit.findings import Audit, Broken, Check, Finding, Layer, Verdict
 from heterofedsyn.audit.study_case import StudyCase
@@ -77,8 +78,44 @@ def audit(
             if any(map(enough, said)):
                 break
         verdicts.append(Verdict(name, question, tuple(findings), _seconds() - start))
-    named = "" if study is None else study.fingerprint
-    return Audit(__version__, version("opendp"), effort.name, seed, tuple(verdicts), named)
+    made = (__version__, version("opendp"), effort.name, seed, tuple(verdicts))
+    if case is None:
+        return Audit(*made)
+    asked = layers or [*LAYERS]
+    return Audit(*made, case.study.fingerprint, *seen(case, effort, asked))
+
+
+def seen(
+    case: StudyCase, effort: Effort, layers: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What these layers do with a study of somebody's own, and what they do not."""
+    why = "its rows are in one pool" if case.conducted.pools else "its answers are summed"
+    alone, whole = studies.answers_singly(case), game.plays_whole(effort, case)
+    does = {
+        "coupling": "its questions and charges, with and without a person",
+        "noise": "the sizes of its noise",
+        "game": "its epsilon and delta, in games of single releases",
+    }
+    tried = [f"{name}: {words}" for name, words in does.items() if name in layers]
+    untried = [f"{name}: not asked for" for name in LAYERS if name not in layers]
+    if "coupling" in layers:
+        part = "coupling: the study at an agent, and its release"
+        if alone:
+            tried.append(part)
+        else:
+            untried.append(f"{part} (built-in studies instead: {why})")
+    if "game" in layers:
+        part = "game: the study as a whole"
+        if whole:
+            tried.append(part)
+        else:
+            untried.append(f"{part} ({why if effort.adaptive_runs else 'too little effort'})")
+    untried += [
+        f"{name}: built-in studies instead, as for every study"
+        for name in layers
+        if name not in OF_A_STUDY
+    ]
+    return tuple(tried), tuple(untried)
 
 
 def _findings(check: Check) -> list[Finding]:

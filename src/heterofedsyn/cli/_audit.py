@@ -21,6 +21,11 @@ def show(audit: Audit) -> None:
         say(f"  {verdict.question}")
         for finding in verdict.findings:
             say(f"  {'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.figure}")
+    if audit.study:
+        say(f"study {audit.study}")
+        for mark, lines in (("tried", audit.tried), ("not tried", audit.untried)):
+            for line in lines:
+                say(f"  {mark}  {line}")
     say(_whole(audit))
 
 
@@ -98,8 +103,8 @@ def _points(audit: Audit) -> list[tuple[str, str]]:
     points = [
         (
             "Verdict",
-            f"Passed. All {every:,} checks held: as far as this audit can see, this installation "
-            "keeps what it promises to the people in the data."
+            f"Passed. All {every:,} checks held, {_of_what(audit)}: as far as this audit can see, "
+            "this installation keeps what it promises to the people in the data."
             if audit.passed
             else f"FAILED in {len(failed):,} of {every:,} checks. Do not use this installation "
             "with data of real people; send this page to whoever maintains it.",
@@ -109,11 +114,13 @@ def _points(audit: Audit) -> list[tuple[str, str]]:
     points.append(
         (
             "Looked at",
-            f"Your study {audit.study}: its guarantee, schema and method, on invented rows."
+            f"Your study {audit.study}, on invented rows: {'; '.join(audit.tried) or 'nothing'}."
             if audit.study
             else "Built-in studies of invented people, not a study of yours (audit --study does).",
         )
     )
+    if audit.study:
+        points.append(("Not tried with it", "; ".join(audit.untried) + "."))
     points.append(
         (
             "Not seen",
@@ -122,6 +129,10 @@ def _points(audit: Audit) -> list[tuple[str, str]]:
         )
     )
     return points
+
+
+def _of_what(audit: Audit) -> str:
+    return "of your study and of built-in ones" if audit.tried else "of built-in studies"
 
 
 def _section(verdict: Verdict) -> Section:

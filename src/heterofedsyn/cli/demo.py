@@ -118,8 +118,8 @@ def _is_demo(folder: Path) -> bool:
     """Whether a folder is a release of the invented hospitals, and no link to one."""
     from heterofedsyn.errors import ReleaseError
     from heterofedsyn.hub.release import is_release, load
+    from heterofedsyn.hub.release.run_record import POOLED
     from heterofedsyn.simulate.hospitals import hospital_names, hospital_schema
-    from heterofedsyn.simulate.run import POOLED
 
     if folder.is_symlink() or not is_release(folder):
         return False

@@ -22,7 +22,7 @@ def export(
     out: Annotated[Path | None, typer.Option(help="A file; stdout unless given.")] = None,
     overwrite: OverwriteFile = False,
 ) -> None:
-    """Describe a release in a format of others, from the release alone.
+    """Describe a release in the formats of others.
 
     Croissant (with RAI fields), an entry of the OpenDP deployments registry, metadata of SDV, a
     Frictionless data package, a script of R that reads the table with its types, or a data

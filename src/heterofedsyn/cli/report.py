@@ -135,15 +135,20 @@ def _agreed(folder: Path, receipts: Sequence[Path], keys: Sequence[str]) -> list
     from heterofedsyn.site.receipt import SignedReceipt
     from heterofedsyn.site.signing import read_public_key
 
-    study = load(folder).run.study
+    run = load(folder).run
     known = {raw_key(read_public_key(key)) for key in keys}
     told: dict[str, Agreed] = {}
     for path in receipts:
         signed = SignedReceipt.load(path)
         signed.check()
         made = signed.receipt
-        if made.study != study:
+        if made.study != run.study:
             raise UsageError(f"{path} is the receipt of another study than {folder}")
+        if made.site not in run.sites:
+            raise UsageError(
+                f"{path} is the receipt of {made.site!r}, which is no site of the study; give "
+                f"those of {', '.join(run.sites[:5])}{' and others' if len(run.sites) > 5 else ''}"
+            )
         if made.site in told:
             raise UsageError(f"{path} is a second receipt of site {made.site!r}; give one of each")
         told[made.site] = Agreed(

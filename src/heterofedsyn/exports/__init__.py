@@ -11,6 +11,7 @@ from heterofedsyn.errors import UsageError, did_you_mean
 from heterofedsyn.exports.croissant import croissant, missing
 from heterofedsyn.exports.data_package import data_package
 from heterofedsyn.exports.deployments_registry import deployments_registry, to_be_written
+from heterofedsyn.exports.description import spelling
 from heterofedsyn.exports.dictionary import dictionary
 from heterofedsyn.exports.r_script import r_script
 from heterofedsyn.hub.release import Release
@@ -47,7 +48,7 @@ EXPORTS = {
     "sdv-metadata": Export(
         lambda release: _json(sdv.write(release.schema, TABLE)),
         ".json",
-        lambda release: sdv.lost(release.schema),
+        lambda release: [*sdv.lost(release.schema), *spelling(release)],
     ),
     "frictionless": Export(
         lambda release: _json(data_package(release)),

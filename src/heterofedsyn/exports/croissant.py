@@ -8,9 +8,9 @@ from typing import Any
 from heterofedsyn.errors import plain
 from heterofedsyn.exports.description import (
     ColumnFacts,
-    about,
     facts_of,
     guarantee,
+    held,
     limits,
     origin,
     protected,
@@ -46,7 +46,7 @@ def croissant(release: Release) -> dict[str, Any]:
         UsageError: the release was never saved, so that no file can be named.
     """
     table, _ = vouched(release, *reversed(TABLES))  # Parquet keeps types and missing values
-    said = about(release)
+    said = release.run.said_about
     described: dict[str, Any] = {
         "@context": _context(),
         "@type": "sc:Dataset",
@@ -90,7 +90,7 @@ def croissant(release: Release) -> dict[str, Any]:
 def missing(release: Release) -> list[str]:
     """What a catalogue asks for and no release knows."""
     words = ["license", "url", "datePublished", "citeAs"]
-    words += [] if about(release).contact else ["creator"]
+    words += [] if release.run.said_about.contact else ["creator"]
     return [f"add by hand: {', '.join(words)}"]
 
 
@@ -144,7 +144,7 @@ def _responsible(release: Release) -> dict[str, Any]:
         "dataCollection": origin(release, single),
         "dataCollectionType": ["Others"],
         "dataCollectionRawData": (
-            f"Records at {', '.join(map(single, release.run.sites))}, which never left them."
+            f"{held(release)} read to count them; no record is in the release."
         ),
         "dataPreprocessingProtocol": [
             "Values became codes of the public schema; records that do not fit it were left out, "
@@ -165,7 +165,7 @@ def _responsible(release: Release) -> dict[str, Any]:
             "The table has the biases of the records it was made from. Noise weighs more on small "
             "groups than on large ones, and negative counts became zero."
         ],
-        "dataUseCases": [about(release).purpose or "Not said by the study."],
+        "dataUseCases": [release.run.said_about.purpose or "Not said by the study."],
         "dataReleaseMaintenancePlan": [
             "A release is not changed. Another from the same records adds its rho to this one's."
         ],

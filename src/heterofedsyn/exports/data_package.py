@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from heterofedsyn.exports.description import about, guarantee, limits, origin, title, vouched
+from heterofedsyn.exports.description import (
+    check_spelling,
+    guarantee,
+    limits,
+    origin,
+    title,
+    vouched,
+)
 from heterofedsyn.exports.quoting import single
 from heterofedsyn.hub.release import TABLES, Release
 from heterofedsyn.schema.formats import frictionless
@@ -16,10 +23,12 @@ def data_package(release: Release) -> dict[str, Any]:
     """The descriptor, `datapackage.json`; the table is meant to lie beside it.
 
     Raises:
-        UsageError: the release was never saved, so that no file can be named.
+        UsageError: the release was never saved, so that no file can be named, or its CSV is not
+            spelt as its schema.
     """
     path, digest = vouched(release, TABLES[0])
-    said = about(release)
+    check_spelling(release)
+    said = release.run.said_about
     package: dict[str, Any] = {
         "$schema": PROFILE,
         "name": f"release-{release.run.study[:12]}",

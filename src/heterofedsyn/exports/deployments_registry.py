@@ -5,18 +5,15 @@ What only a person knows stands as `TODO`, so that a search for that word finds 
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 
 from heterofedsyn.errors import PrivacyRefusal
-from heterofedsyn.exports.description import about, facts_of, limits, origin, protected, word
-from heterofedsyn.exports.quoting import Noted, Unsaid, code, yaml_lines
+from heterofedsyn.exports.description import facts_of, limits, origin, protected, word
+from heterofedsyn.exports.quoting import TODO, Todo, code, prose, todos, yaml_lines
 from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.release.statement import PrivacyStatement
-
-TODO = "TODO"
 
 
 def deployments_registry(release: Release) -> str:
@@ -39,28 +36,29 @@ def deployments_registry(release: Release) -> str:
 
 def to_be_written(release: Release) -> list[str]:
     """What the entry still lacks."""
-    lines = deployments_registry(release).splitlines()[2:]
-    many = sum(TODO in re.sub(r"`[^`]*`|<code>.*?</code>", "", line) for line in lines)
-    return [f"{many} lines are marked {TODO}: write these by hand"]
+    return [f"{todos(_entry(release))} lines are marked {TODO}: write these by hand"]
 
 
 def _entry(release: Release) -> dict[str, Any]:
-    said = about(release)
+    said = release.run.said_about
     return {
-        "url_slug": f"{TODO}: name-of-the-table-organisation-year",
+        "url_slug": Todo("name-of-the-table-organisation-year"),
         "status": "Draft",
         "tier": 2,
         "deployment": {
             "basic": {
-                "name": said.title or f"{TODO}: what people call the table",
-                "data_curators": [f"{TODO}: who publishes it"],
-                "intended_use": said.purpose or f"{TODO}: what the table is for",
+                "name": prose(said.title) if said.title else Todo("what people call the table"),
+                "data_curators": [Todo("who publishes it")],
+                "intended_use": prose(said.purpose)
+                if said.purpose
+                else Todo("what the table is for"),
                 "data_product_type": "Synthetic data",
-                "data_product_region": f"{TODO}: which region the records are from",
+                "data_product_region": Todo("which region the records are from"),
                 "description": origin(release, code),
-                "publication_date": Noted("1900-01-01", f"{TODO}: the day of publication"),
-                "data_product_sector": Unsaid(
-                    f"{TODO}: Technology, Healthcare, Education, Government, Energy or Finance"
+                "publication_date": Todo("the day of publication", value="1900-01-01"),
+                "data_product_sector": Todo(
+                    "Technology, Healthcare, Education, Government, Energy or Finance",
+                    optional=True,
                 ),
             },
             "dp_variant": {
@@ -86,18 +84,19 @@ def _entry(release: Release) -> dict[str, Any]:
                 ),
             },
             "implementation": {
-                "preprocessing_and_hyperparameter_tuning": (
-                    "Records become codes of a public schema, row by row; those that do not fit "
-                    f"are left out. {TODO}: whether schema or settings were chosen by looking at "
-                    "the records, which the guarantee does not cover."
+                "preprocessing_and_hyperparameter_tuning": Todo(
+                    "whether schema or settings were chosen by looking at the records, which the "
+                    "guarantee does not cover.",
+                    said="Records become codes of a public schema, row by row; those that do not "
+                    "fit are left out.",
                 ),
                 "mechanisms": _mechanisms(release),
-                "justification": f"{TODO}: why this epsilon and delta, and who agreed to them",
+                "justification": Todo("why this epsilon and delta, and who agreed to them"),
             },
             "administrative": {
-                "sources": f"{TODO}: where the release and its report are published",
+                "sources": Todo("where the release and its report are published"),
                 "notes": tuple(limits(release, code)),
-                "registry_authors": [f"{TODO}: who wrote this entry"],
+                "registry_authors": [Todo("who wrote this entry")],
             },
         },
     }
@@ -113,11 +112,14 @@ def _loss(release: Release) -> dict[str, Any]:
     privacy = release.privacy
     people = privacy.unit_column is not None
     most = f"; at most {privacy.rows_per_unit:,} rows of a person count" if people else ""
+    whom = protected(release, code)
     return {
-        "privacy_unit": f"One {protected(release, code)} at one site",
+        "privacy_unit": f"One {whom}" if release.run.pooled else f"One {whom} at one site",
         "privacy_unit_details": (
-            f"Tables of one site are adjacent if one {protected(release, code)} is added or "
-            f"removed{most}; the tables of the other sites are arbitrary and stay as they are."
+            f"Tables are adjacent if one {whom} is added or removed{most}."
+            if release.run.pooled
+            else f"Tables of one site are adjacent if one {whom} is added or removed{most}; the "
+            "tables of the other sites are arbitrary and stay as they are."
         ),
         "privacy_parameters": {
             "epsilon": privacy.epsilon,
@@ -136,32 +138,34 @@ def _model(release: Release) -> dict[str, Any]:
     return {
         "model_name": "Central" if central else "Federated",
         "model_name_details": _details(release.privacy, central),
-        "actors": f"{TODO}: who runs the sites and the hub, and who may see what they exchange",
-        "release_type": Noted("One release", f"{TODO}: or Many releases"),
-        "release_type_details": f"{TODO}: whether the same records will be used again",
-        "data_source_type": Noted("Static", f"{TODO}: or Dynamic"),
+        "actors": Todo("who runs the sites and the hub, and who may see what they exchange"),
+        "release_type": Todo("or Many releases", value="One release"),
+        "release_type_details": Todo("whether the same records will be used again"),
+        "data_source_type": Todo("or Dynamic", value="Static"),
         "access_type": "Non-interactive",
     }
 
 
-def _details(privacy: PrivacyStatement, central: bool) -> str:
+def _details(privacy: PrivacyStatement, central: bool) -> str | Todo:
     if central:
         return "One party holds all records and adds the noise."
-    ran = f"{TODO}: keep this if sites were separate organisations, not a simulation in one place."
+    ran = "keep this if sites were separate organisations, not a simulation in one place."
     colluding, quorum = privacy.colluding, privacy.quorum
     if isinstance(colluding, msgspec.UnsetType) or isinstance(quorum, msgspec.UnsetType):
-        return (
+        said = (
             f"{len(privacy.sites):,} sites keep their records and add noise to every answer "
-            f"themselves, so that the guarantee holds against everyone who sees all answers. {ran}"
+            "themselves, so that the guarantee holds against everyone who sees all answers."
         )
-    return (
-        f"{len(privacy.sites):,} sites keep their records and add noise; the hub sees sums over at "
-        f"least {quorum:,} sites only. The guarantee holds if at most {colluding:,} of them "
-        f"collude; beyond that it is rho {privacy.rho_alone:.4g}. {ran}"
-    )
+    else:
+        said = (
+            f"{len(privacy.sites):,} sites keep their records and add noise; the hub sees sums "
+            f"over at least {quorum:,} sites only. The guarantee holds if at most {colluding:,} of "
+            f"them collude; beyond that it is rho {privacy.rho_alone:.4g}."
+        )
+    return Todo(ran, said=said)
 
 
-def _mechanisms(release: Release) -> tuple[str, ...]:
+def _mechanisms(release: Release) -> tuple[str | Todo, ...]:
     return (
         "- Discrete Gaussian noise on vectors of integers, drawn by OpenDP from the operating "
         "system's randomness.",
@@ -169,7 +173,9 @@ def _mechanisms(release: Release) -> tuple[str, ...]:
         "- Timing: work at a site follows the schema and declared sizes, and replies leave on "
         "ticks; OpenDP's sampler itself is not hardened against timing.",
         "- Platform: nothing is done against leaks of the machine (caches, memory, power).",
-        "- Access: records are read by a program of their site alone; "
-        f"{TODO}: how the site protects them.",
+        Todo(
+            "how whoever holds the records protects them.",
+            said="- Access: records are read by a program where they are held;",
+        ),
         f"- Version: heterofedsyn {word(release.run.version, code)}.",
     )

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import msgspec
 import numpy as np
 
-from heterofedsyn._words import count
+from heterofedsyn._words import count, percent
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.release import Release
-from heterofedsyn.protocol.about import About
-from heterofedsyn.schema import Clique, Column, KeyColumn
+from heterofedsyn.hub.release.sampling import is_formula
+from heterofedsyn.schema import BooleanColumn, CategoricalColumn, Clique, Column, KeyColumn
+from heterofedsyn.schema.labels import words_of
 from heterofedsyn.schema.rules import Determines
 
 Quote: TypeAlias = Callable[[str], str]
@@ -25,6 +25,13 @@ Quote: TypeAlias = Callable[[str], str]
 
 MOST_VALUES, MOST_PAIRS = 200, 50
 """That are listed; those after them are counted."""
+
+_LISTED = BooleanColumn | CategoricalColumn
+
+RESPELT = (
+    "In synthetic.csv an apostrophe stands before names and values that a spreadsheet would take "
+    "for formulas; synthetic.parquet has them as they are."
+)
 
 
 @dataclass(frozen=True)
@@ -39,8 +46,8 @@ class ColumnFacts:
         ordered: whether listed values have an order.
         follows: the column that its value follows from, or None.
         partners: the columns that it was measured together with.
-        error: one standard error of the share of a typical value, or bin of a range; None where it
-            was not measured.
+        error: one standard error of the share of a typical value, or bin of a range; None for a
+            key; every other column is measured by itself, or follows from one that is.
     """
 
     name: str
@@ -67,11 +74,7 @@ class ColumnFacts:
 
     def trust(self) -> str:
         """How far a share of the column can be off, in words."""
-        if self.kind == "key":
-            return "not measured"
-        if self.error is None:
-            return "not measured by itself"
-        return f"{percent(self.error)} of all rows"
+        return "not measured" if self.error is None else f"{percent(self.error)} of all rows"
 
 
 def facts_of(release: Release) -> tuple[ColumnFacts, ...]:
@@ -108,15 +111,9 @@ def split_pairs(release: Release) -> tuple[list[Clique], list[Clique]]:
     return [p for p in every if p in measured], [p for p in every if p not in measured]
 
 
-def about(release: Release) -> About:
-    """Title, purpose and contact, each empty where the study did not say it."""
-    said = release.run.about
-    return About() if isinstance(said, msgspec.UnsetType) else said
-
-
 def title(release: Release) -> str:
     """What the table is called."""
-    return about(release).title or f"Synthetic table {release.run.study[:12]}"
+    return release.run.said_about.title or f"Synthetic table {release.run.study[:12]}"
 
 
 def protected(release: Release, quote: Quote) -> str:
@@ -142,16 +139,27 @@ def guarantee(release: Release, quote: Quote) -> str:
 
 def origin(release: Release, quote: Quote) -> str:
     """How the rows came about."""
-    sites = release.run.sites
-    held = count(len(sites), "site")
     return (
-        "The rows are synthetic: no row is a record of anybody. The tables of "
-        f"{held} were counted where they lie, every count got discrete Gaussian noise before it "
-        f"was used, and rows were drawn from a model of the noisy counts (method "
+        f"The rows are synthetic: no row is a record of anybody. {held(release)} counted, every "
+        "count got discrete Gaussian noise before it was used, and rows were drawn from a model of "
+        "the noisy counts (method "
         f"{word(release.run.method, quote)} of heterofedsyn "
         f"{word(release.run.version, quote)}). About "
         f"{count(release.run.noisy_total, 'record')} stand behind them; the exact number is "
         "private too."
+    )
+
+
+def held(release: Release) -> str:
+    """Whose records were counted, with what a release does not know of them."""
+    if release.run.pooled:
+        return "The records of one pool, which one party holds, were"
+    number = len(release.run.sites)
+    if number == 1:
+        return "The records of one site were"
+    return (
+        f"The records of {count(number, 'site')} (or of as many parts of one simulated study: a "
+        "release does not tell them apart) were"
     )
 
 
@@ -178,6 +186,7 @@ def limits(release: Release, quote: Quote) -> list[str]:
         "What holds between three or more columns at once was not measured, unless it is a rule "
         "of the schema or follows from pairs."
     )
+    lines += spelling(release)
     lines += [f"Remark: {quote(remark)}." for remark in release.run.remarks]
     return lines
 
@@ -197,6 +206,30 @@ def vouched(release: Release, *names: str) -> tuple[str, str]:
     )
 
 
+def spelling(release: Release) -> list[str]:
+    """That `synthetic.csv` has other names or values than the schema, if it has."""
+    changed = release.run.safe_csv is True and any(
+        is_formula(text)
+        for column in release.schema.columns
+        for text in (column.name, getattr(column, "prefix", None) or "", *_values(column))
+    )
+    return [RESPELT] if changed else []
+
+
+def check_spelling(release: Release) -> None:
+    """Refuse to describe a CSV whose names or values are not spelt as in the schema.
+
+    Raises:
+        UsageError: the release was saved with `safe_csv`, which changed some of them.
+    """
+    if spelling(release):
+        raise UsageError(
+            "synthetic.csv was written with --safe-csv and has apostrophes before names or values "
+            "that look like formulas, so it is not as the schema says; read synthetic.parquet, or "
+            "write the release again: load(DIR).save(OTHER)"
+        )
+
+
 def word(text: str, quote: Quote) -> str:
     """A word that should be one of ours, quoted if it is not.
 
@@ -204,15 +237,6 @@ def word(text: str, quote: Quote) -> str:
     ('wavetree', "'<b>'")
     """
     return text if re.fullmatch(r"[\w.+-]+", text, re.ASCII) else quote(text)
-
-
-def percent(share: float) -> str:
-    """A share with two digits that count.
-
-    >>> percent(0.01234), percent(0.000056)
-    ('1.2 %', '0.0056 %')
-    """
-    return f"{float(f'{100 * share:.2g}'):.10g} %"
 
 
 def listed(words: Sequence[str], noun: str, most: int = MOST_VALUES) -> str:
@@ -233,15 +257,10 @@ def _ends(column: Column) -> tuple[str, str] | None:
 
 
 def _values(column: Column) -> tuple[str, ...]:
-    if column.kind == "boolean":
-        return "false", "true"
-    return tuple(getattr(column, "values", ()))
+    return tuple(words_of(column)) if isinstance(column, _LISTED) else ()
 
 
 def _error(release: Release, name: str) -> float | None:
     if isinstance(release.schema.column(name), KeyColumn):
         return None
-    try:
-        return float(np.median(release.accuracy(name).fraction))
-    except UsageError:  # measured together with others only
-        return None
+    return float(np.median(release.accuracy(name).fraction))

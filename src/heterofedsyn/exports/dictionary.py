@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from heterofedsyn.exports.description import (
     ColumnFacts,
-    about,
     facts_of,
     guarantee,
     limits,
@@ -20,7 +19,7 @@ HEAD = ("column", "type", "range or values", "rules", "measured with", "standard
 
 def dictionary(release: Release) -> str:
     """One page about the columns of a release."""
-    said = about(release)
+    said = release.run.said_about
     lines = [f"# {code(title(release)) if said.title else title(release)}", ""]
     lines += [f"- {name}: {code(text)}" for name, text in said.said if name != "title"]
     lines += ["", origin(release, code), "", guarantee(release, code), ""]

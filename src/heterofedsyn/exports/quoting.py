@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from heterofedsyn.errors import plain
 
+TODO = "TODO"
+"""Marks what a person must write."""
+
 _TAME = re.compile(r"[^`|\\<>&$]+")
+_PROSE = re.compile(r"[^\W\d_](?:[^\W_]|[ ,.()-])*")
 
 
 def code(text: str) -> str:
@@ -27,6 +32,15 @@ def code(text: str) -> str:
     return f"<code>{escaped}</code>"
 
 
+def prose(text: str) -> str:
+    """Words of a stranger as they are if nothing in them can be taken for anything else.
+
+    >>> prose("Length of stay, 2024"), prose("a <b>")
+    ('Length of stay, 2024', '<code>a&#32;&#60;b&#62;</code>')
+    """
+    return text if _PROSE.fullmatch(text) else code(text)
+
+
 def single(text: str) -> str:
     """Words in a sentence of plain text.
 
@@ -36,48 +50,73 @@ def single(text: str) -> str:
     return f"'{plain(text)}'"
 
 
-class Noted(str):
-    """A value with a remark beside it for whoever edits the file."""
+@dataclass(frozen=True)
+class Todo:
+    """What only a person knows and has to write.
 
-    remark: str
+    Attributes:
+        words: what to write.
+        said: what is known of it, which stands before.
+        value: stands there until then, with the words as a remark beside it.
+        optional: whether the whole line is a remark.
+    """
 
-    def __new__(cls, value: str, remark: str) -> Noted:
-        noted = super().__new__(cls, value)
-        noted.remark = remark
-        return noted
+    words: str
+    said: str = ""
+    value: str | None = None
+    optional: bool = False
+
+    @property
+    def marked(self) -> str:
+        """The words after the mark that people search for."""
+        return f"{self.said} {TODO}: {self.words}".strip()
 
 
-class Unsaid(str):
-    """Stands for a value that only a person knows: a remark, and no value."""
+def todos(values: Any) -> int:
+    """How much there is to be written in a tree of mappings, lists and tuples.
+
+    >>> todos({"name": "TODO", "use": [Todo("what for")]})
+    1
+    """
+    if isinstance(values, Mapping):
+        return sum(map(todos, values.values()))
+    if isinstance(values, list | tuple):
+        return sum(map(todos, values))
+    return isinstance(values, Todo)
 
 
 def yaml_lines(values: Mapping[str, Any], indent: int = 0) -> list[str]:
     """A mapping as YAML that every reader takes alike: texts are quoted, or blocks of lines.
 
-    Keys are ours; a value is a mapping, a list of texts, a tuple of lines, a text or a number.
+    Keys are ours; a value is a mapping, a list of texts, a tuple of lines, a text or a number, and
+    instead of a text there may be something to be written.
     """
     lines, margin = [], " " * indent
     for key, value in values.items():
         if isinstance(value, Mapping):
             lines += [f"{margin}{key}:", *yaml_lines(value, indent + 2)]
-        elif isinstance(value, Unsaid):
-            lines.append(f"{margin}# {key}: {plain(value)}")
+        elif isinstance(value, Todo) and value.optional:
+            lines.append(f"{margin}# {key}: {plain(value.marked)}")
         elif isinstance(value, list):
             lines += [f"{margin}{key}:", *(f"{margin}  - {_scalar(each)}" for each in value)]
         elif isinstance(value, tuple):
             # The 2 says where lines begin, so that one may begin with a blank.
             lines.append(f"{margin}{key}: |2-")
-            lines += [f"{margin}  {plain(line)}" for line in value]
+            lines += [f"{margin}  {plain(_text(line))}" for line in value]
         else:
             lines.append(f"{margin}{key}: {_scalar(value)}")
     return lines
 
 
+def _text(value: str | Todo) -> str:
+    return value.marked if isinstance(value, Todo) else value
+
+
 def _scalar(value: Any) -> str:
-    if isinstance(value, Noted):
-        return f"{json.dumps(plain(value), ensure_ascii=False)}  # {plain(value.remark)}"
-    if isinstance(value, str):
-        return json.dumps(plain(value), ensure_ascii=False)
+    if isinstance(value, Todo) and value.value is not None:
+        return f"{_scalar(value.value)}  # {plain(value.marked)}"
+    if isinstance(value, str | Todo):
+        return json.dumps(plain(_text(value)), ensure_ascii=False)
     text = repr(value)
     mantissa, e, power = text.partition("e")
     # Readers of YAML 1.1 take 1e-09 for a text.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heterofedsyn.errors import plain
-from heterofedsyn.exports.description import ColumnFacts, facts_of, title, vouched
+from heterofedsyn.exports.description import ColumnFacts, check_spelling, facts_of, title, vouched
 from heterofedsyn.hub.release import TABLES, Release
 
 MOST_INTEGER = 2**31 - 1
@@ -17,9 +17,11 @@ def r_script(release: Release) -> str:
     """The script; it makes a data frame called `release` of the table beside it.
 
     Raises:
-        UsageError: the release was never saved, so that no file can be named.
+        UsageError: the release was never saved, so that no file can be named, or its CSV is not
+            spelt as its schema.
     """
     table, _ = vouched(release, TABLES[0])
+    check_spelling(release)
     facts = facts_of(release)
     ends = [","] * (len(facts) - 1) + [""]
     lines = [

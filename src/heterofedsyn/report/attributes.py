@@ -8,20 +8,13 @@ import numpy as np
 
 from heterofedsyn import drawing
 from heterofedsyn._arrays import Floats
-from heterofedsyn._words import count
+from heterofedsyn._words import count, percent
 from heterofedsyn.evaluation.binning import Numeric
 from heterofedsyn.hub.release import Release
-from heterofedsyn.report.bars import (
-    Display,
-    describe,
-    is_whole,
-    moment_of,
-    number_of,
-    unit_of,
-    value_text,
-)
-from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text, percent
+from heterofedsyn.report.bars import Display, describe
+from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text
 from heterofedsyn.schema import DateColumn, DatetimeColumn, IntegerColumn
+from heterofedsyn.schema.labels import is_whole, moment_of, number_of, unit_of, value_text
 from heterofedsyn.synthesis.grid import grouped
 
 if TYPE_CHECKING:

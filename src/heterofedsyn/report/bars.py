@@ -14,14 +14,11 @@ from heterofedsyn.evaluation.binning import Numeric
 from heterofedsyn.schema import BooleanColumn, CategoricalColumn, Column, DatetimeColumn
 from heterofedsyn.schema.labels import (
     is_whole,
-    moment_of,
     number_of,
     unit_of,
     value_text,
     words_of,
 )
-
-__all__ = ["Display", "describe", "is_whole", "moment_of", "number_of", "unit_of", "value_text"]
 
 MOST_BARS = 24
 """Stretches of an ordered attribute that are drawn."""

@@ -128,15 +128,3 @@ class Section:
     title: str
     blocks: tuple[Block, ...]
     private: bool = False
-
-
-def percent(share: float) -> str:
-    """A share for people.
-
-    >>> percent(0.1234), percent(0.00012), percent(0.0)
-    ('12.3 %', '0.012 %', '0 %')
-    """
-    value = 100 * share
-    if value == 0:
-        return "0 %"
-    return f"{value:.1f} %" if abs(value) >= 1 else f"{value:.2g} %"

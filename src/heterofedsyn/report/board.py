@@ -11,19 +11,30 @@ from msgspec import UnsetType
 from heterofedsyn import drawing
 from heterofedsyn._words import count
 from heterofedsyn.hub.release import Release
+from heterofedsyn.hub.release.run_record import large_delta
 from heterofedsyn.hub.release.statement import PrivacyStatement
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.report.blocks import Block, Halves, Points, Section, Table, Text, Warn
-from heterofedsyn.report.chances import in_hundred, likely_right, most_right, odds
-from heterofedsyn.report.privacy import SIMULATED, bound, strength, upwards
+from heterofedsyn.report.chances import (
+    formula_of,
+    in_hundred,
+    in_thousand,
+    likely_right,
+    most_right,
+    odds_text,
+)
+from heterofedsyn.report.privacy import SIMULATED, alone_epsilon, bound, strength, upwards
 from heterofedsyn.report.purpose import purpose_of
-from heterofedsyn.report.verdicts import Word, column_verdicts
+from heterofedsyn.report.verdicts import Word, careful, column_verdicts
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 """What the epsilon of a release is compared with."""
 
 STUDIES = (1, 2, 5, 10, 20)
 """How many studies like this one the same rows may be in."""
+
+MOST_NAMED = 12
+"""Columns not to be used alone that are named."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,7 @@ def board_sections(release: Release, agreed: Sequence[Agreed] = ()) -> tuple[Sec
     warning = (Warn(SIMULATED),) if statement.simulated_noise else ()
     return (
         Section("short", "In short", (*warning, _short(release))),
-        Section("chances", "What epsilon means", _chances(statement)),
+        Section("chances", "What epsilon means", _chances(release)),
         Section("learn", "Who can learn what", (_learners(release),)),
         Section("limits", "What is not covered", (_limits(statement),)),
         Section("consent", "Who agreed", _consents(release, agreed)),
@@ -66,56 +77,67 @@ def _short(release: Release) -> Points:
     statement = release.privacy
     verdicts = column_verdicts(release)
     words = ", ".join(f"{sum(v.word is word for v in verdicts)} “{word}”" for word in Word)
-    may = (
-        "Nothing, if the people are real: the noise of this release can be undone."
-        if statement.simulated_noise
-        else "The whole release: the synthetic table, the model it is drawn from, the noise and "
-        "price of every answer (privacy.json), how it was made (run.json), and its report. None "
-        "of them holds a real row or an exact count."
-    )
-    return Points(
-        (
-            *purpose_of(release),
-            ("May be published", may),
+    points = [*purpose_of(release)]
+    if statement.simulated_noise:
+        points += [
+            ("May be published", "Nothing, if the people are real: its noise can be undone."),
+            ("Promise", "None."),
+        ]
+    else:
+        points += [
+            (
+                "May be published",
+                "The whole release: the synthetic table, the model it is drawn from, the noise and "
+                "price of every answer (privacy.json), how it was made (run.json), and its report. "
+                "None of them holds a real row or an exact count.",
+            ),
             (
                 "Promise",
-                f"{'None as it is; with noise that nobody can undo: ' * statement.simulated_noise}"
-                f"Epsilon {statement.epsilon:g} for every {_unit(statement)}, a "
-                f"{strength(statement.epsilon)} promise: of 1,000 guesses whether somebody is in "
-                f"the data, the best attacker gets at most "
-                f"{math.ceil(1000 * most_right(statement.rho))} right, a coin 500.",
+                f"Epsilon {statement.epsilon:g} for every {statement.whom}, a "
+                f"{strength(statement.epsilon)} promise: whether somebody is in the data, the best "
+                f"attacker guesses right {in_thousand(most_right(statement.rho))}.",
             ),
-            ("Worth", f"Of {count(len(verdicts), 'column')}, by themselves: {words}."),
-        )
-    )
+        ]
+    large = large_delta(statement.delta, release.run.noisy_total)
+    points += [("Warning", f"{remark.capitalize()}.") for remark in large]
+    points += [
+        ("Worth", f"Of {count(len(verdicts), 'column')}, by themselves: {words}."),
+        ("Be careful with", careful(verdicts)),
+    ]
+    alone = [verdict.name for verdict in verdicts if verdict.word is Word.NOT_ALONE]
+    if alone:
+        named = ", ".join(drawing.short(name, 40) for name in alone[:MOST_NAMED])
+        more = len(alone) - MOST_NAMED
+        points.append(("Do not use alone", f"{named}{f' and {more:,} more' if more > 0 else ''}."))
+    return Points(tuple(points))
 
 
-def _chances(statement: PrivacyStatement) -> tuple[Block, ...]:
-    unit = _unit(statement)
-    most = most_right(statement.rho)
-    text = Text(
-        f"Somebody knows all data but those of one {unit}, and the odds are even whether that "
-        f"{unit} was in. With everything published, the best guess is right with a chance of at "
-        f"most {in_hundred(most)} instead of 50 %: {_odds(most)} to 1. That bound is rigorous (1/2 "
-        f"+ sqrt(rho / 2) / 2 with rho = {statement.rho:.5g}); were the noise exactly Gaussian, "
-        f"it would be about {100 * likely_right(statement.rho):.2f} %. Whoever believed something "
-        f"else before moves their odds by a factor of at most {bound(statement.epsilon)}, except "
-        f"with a chance of about delta = {statement.delta:g}."
-    )
+def _chances(release: Release) -> tuple[Block, ...]:
+    statement = release.privacy
+    head = ("right, at most", "about", "odds, at most")
     compared = [(_rho(epsilon, statement), f"{epsilon:g}") for epsilon in EPSILONS]
+    if statement.simulated_noise:
+        rows = tuple((words, *_figures(rho)) for rho, words in compared)
+        return (
+            Text(
+                "Of this release it means nothing: its noise can be undone, and with it an "
+                "attacker is always right. With noise that nobody can undo, an epsilon bounds the "
+                "chance of the best attacker to tell whether somebody is in the data:"
+            ),
+            Table("What epsilons mean elsewhere", ("epsilon", *head), rows),
+        )
     compared = [each for each in compared if each[1] != f"{statement.epsilon:g}"]
     compared.append((statement.rho, f"{statement.epsilon:g}, this study"))
     if statement.rho_alone > statement.rho:
-        words = f"{upwards(_alone(statement))}, if more sites collude"
+        words = f"{upwards(alone_epsilon(statement))}, if more sites collude"
         compared.append((statement.rho_alone, words))
     rows = tuple((words, *_figures(rho)) for rho, words in sorted(compared))
-    head = ("right, at most", "about", "odds, at most")
     several = tuple(
         (f"{number}", _in_all(statement, number), *_figures(_together(statement, number).rho))
         for number in STUDIES
     )
     return (
-        text,
+        Text(_meaning(release)),
         Halves(
             (
                 Table("Other epsilons at the same delta", ("epsilon", *head), rows),
@@ -129,12 +151,26 @@ def _chances(statement: PrivacyStatement) -> tuple[Block, ...]:
     )
 
 
+def _meaning(release: Release) -> str:
+    """The guarantee as the chance of an attacker."""
+    statement = release.privacy
+    unit, most = statement.whom, most_right(statement.rho)
+    (other,) = {formula_of(0.0), formula_of(math.inf)} - {formula_of(statement.rho)}
+    return (
+        f"Somebody knows all data but those of one {unit}, and the odds are even whether that "
+        f"{unit} was in. With everything published, the best guess is right with a chance of at "
+        f"most {in_hundred(most)} instead of 50 % (odds {odds_text(most)}). That bound is rigorous "
+        f"({formula_of(statement.rho)} with rho = {statement.rho:.5g}; in the tables too, or "
+        f"{other} where that is smaller); were the noise exactly Gaussian, it would be about "
+        f"{100 * likely_right(statement.rho):.2f} %. Whoever believed something else before moves "
+        f"their odds by a factor of at most {bound(statement.epsilon)}, except with a chance "
+        f"of about delta = {statement.delta:g}; one in the (noisy) number of rows is "
+        f"{1 / release.run.noisy_total:.2g}."
+    )
+
+
 def _rho(epsilon: float, statement: PrivacyStatement) -> float:
     return Budget.of(epsilon=epsilon, delta=statement.delta, conversion=statement.conversion).rho
-
-
-def _alone(statement: PrivacyStatement) -> float:
-    return Budget(statement.rho_alone).epsilon(statement.delta, statement.conversion)
 
 
 def _in_all(statement: PrivacyStatement, studies: int) -> str:
@@ -150,28 +186,16 @@ def _together(statement: PrivacyStatement, studies: int) -> Budget:
 
 def _figures(rho: float) -> tuple[str, str, str]:
     most = most_right(rho)
-    return in_hundred(most), f"{100 * likely_right(rho):.2f} %", f"{_odds(most)} to 1"
-
-
-def _odds(chance: float) -> str:
-    """Right guesses for each wrong one, never below the truth."""
-    exact = odds(chance)
-    if exact > 1e6:
-        return "any"
-    return f"{math.ceil(round(100 * exact, 6)) / 100:,.2f}"
-
-
-def _unit(statement: PrivacyStatement) -> str:
-    return "record" if statement.unit_column is None else "person"
+    return in_hundred(most), f"{100 * likely_right(rho):.2f} %", odds_text(most)
 
 
 def _learners(release: Release) -> Table:
     """What each party sees, and what that tells of one record at most."""
-    statement, sites = release.privacy, release.run.sites
-    promise = f"at most what epsilon {statement.epsilon:g} allows"
+    statement = release.privacy
+    promise = _at_most(statement, f"{statement.epsilon:g}")
     reader = ("anyone who reads the release", "the release", promise)
     rows: tuple[tuple[str, str, str], ...]
-    if sites == ("pooled",):
+    if release.run.pooled:
         rows = (
             ("who holds the pool of rows", "all rows", "everything: the pool is where they are"),
             reader,
@@ -192,16 +216,22 @@ def _learners(release: Release) -> Table:
             (
                 "the hub and more sites in league",
                 "noisy answers of single sites",
-                f"at most what epsilon {upwards(_alone(statement))} allows",
+                _at_most(statement, upwards(alone_epsilon(statement))),
             ),
             reader,
         )
-    head = ("who", "sees", f"learns of one {_unit(statement)}")
+    head = ("who", "sees", f"learns of one {statement.whom}")
     return Table("Whoever they are and whatever else they know", head, rows, words=3)
 
 
+def _at_most(statement: PrivacyStatement, epsilon: str) -> str:
+    if statement.simulated_noise:
+        return "everything, with the seed of the noise"
+    return f"at most what epsilon {epsilon} allows"
+
+
 def _limits(statement: PrivacyStatement) -> Points:
-    unit = _unit(statement)
+    unit = statement.whom
     several = (
         "Somebody with rows at several sites, or with several rows, is protected less."
         if unit == "record"
@@ -210,7 +240,7 @@ def _limits(statement: PrivacyStatement) -> Points:
     )
     return Points(
         (
-            ("Other studies", "Costs of all studies of the same rows add up (table above)."),
+            ("Other studies", "Costs of all studies of the same rows add up."),
             ("Many rows", several),
             (
                 "Groups",
@@ -243,11 +273,11 @@ def _consents(release: Release, agreed: Sequence[Agreed]) -> tuple[Block, ...]:
             drawing.short(each.by, 60),
             drawing.short(each.when, 30),
             "verified" if each.vouched else "not verified: nobody vouches for its key",
-            upwards(each.epsilon) if each.epsilon > 0 else "0",
+            f"{upwards(each.epsilon) if each.epsilon > 0 else '0'}, {each.delta:g}",
         )
         for each in agreed
     )
-    head = ("site", "agreed by", "when", "signature", f"epsilon at delta {agreed[0].delta:g}")
+    head = ("site", "agreed by", "when", "signature", "epsilon, delta")
     told: list[Block] = [Table("What receipts say", head, rows, words=4)]
     missing = [site for site in release.run.sites if site not in {each.site for each in agreed}]
     if missing:

@@ -56,9 +56,9 @@ def board_report(folder: str | Path, agreed: Sequence[Agreed] = ()) -> str:
     page = Page(
         title=title_of(release, "For the board: a synthetic table"),
         lead=(
-            "It is proposed to publish a table of people who do not exist, made "
-            f"from noisy answers about {_whose(release)}. This page says what that means for those "
-            "whose data were used."
+            "For those who decide whether a table of people who do not exist, made from noisy "
+            f"answers about {_whose(release)}, is published: what that means for those whose data "
+            "were used."
         ),
         private=False,
         facts=_facts(release),
@@ -136,21 +136,20 @@ def _foot(agreed: Sequence[Agreed]) -> str:
 
 
 def _whose(release: Release) -> str:
-    sites = release.run.sites
-    if sites == ("pooled",):
+    if release.run.pooled:
         return "one pool of private rows"
-    return f"private rows of {count(len(sites), 'site')}"
+    return f"private rows of {count(len(release.run.sites), 'site')}"
 
 
 def _facts(release: Release) -> tuple[tuple[str, str], ...]:
     run, statement = release.run, release.privacy
     measured = len(release.model.pairs)
     return (
-        ("Epsilon", f"{statement.epsilon:g}"),
+        ("Epsilon", f"{statement.epsilon:g}{' (simulated)' * statement.simulated_noise}"),
         ("Delta", f"{statement.delta:g}"),
         ("Rows (noisy)", f"{run.noisy_total:,}"),
         ("Columns", f"{len(release.schema.columns):,}"),
-        ("Sites", "pooled" if run.sites == ("pooled",) else f"{len(run.sites):,}"),
+        ("Sites", "pooled" if run.pooled else f"{len(run.sites):,}"),
         ("Method", run.method),
         ("Pairs measured", f"{measured:,} of {len(release.schema.domain.pairs()):,}"),
     )

@@ -15,7 +15,25 @@ def most_right(rho: float) -> float:
     >>> round(most_right(0.01497), 4), most_right(0.0), most_right(1e9)
     (0.5433, 0.5, 1.0)
     """
-    return 0.5 + 0.5 * min(math.sqrt(rho / 2), math.sqrt(-math.expm1(-rho)))
+    return 0.5 + 0.5 * min(_pinsker(rho), _bretagnolle_huber(rho))
+
+
+def formula_of(rho: float) -> str:
+    """The formula that gives `most_right`: the smaller of two bounds.
+
+    >>> formula_of(1.0), formula_of(2.0)
+    ('1/2 + sqrt(rho / 2) / 2', '1/2 + sqrt(1 - e^-rho) / 2')
+    """
+    small = _pinsker(rho) <= _bretagnolle_huber(rho)
+    return "1/2 + sqrt(rho / 2) / 2" if small else "1/2 + sqrt(1 - e^-rho) / 2"
+
+
+def _pinsker(rho: float) -> float:
+    return math.sqrt(rho / 2)
+
+
+def _bretagnolle_huber(rho: float) -> float:
+    return math.sqrt(-math.expm1(-rho))
 
 
 def likely_right(rho: float) -> float:
@@ -36,6 +54,28 @@ def odds(chance: float) -> float:
     3.0
     """
     return math.inf if chance >= 1 else chance / (1 - chance)
+
+
+def odds_text(chance: float) -> str:
+    """The same in words, never below the truth.
+
+    >>> odds_text(0.543256), odds_text(1.0)
+    ('1.19 to 1', 'without limit')
+    """
+    exact = odds(chance)
+    if exact > 1e6:
+        return "without limit"
+    return f"{math.ceil(round(100 * exact, 6)) / 100:,.2f} to 1"
+
+
+def in_thousand(chance: float) -> str:
+    """How many guesses of a thousand are right with that chance, never below the truth.
+
+    >>> in_thousand(0.543256)
+    'at most 544 times in 1,000, where a coin is right 500 times'
+    """
+    right = math.ceil(round(1000 * chance, 6))
+    return f"at most {right:,} times in 1,000, where a coin is right 500 times"
 
 
 def in_hundred(chance: float) -> str:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heterofedsyn._words import count
+from heterofedsyn._words import count, percent
 from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.release.synthetic import SyntheticRows
 from heterofedsyn.report.attributes import released_counts
-from heterofedsyn.report.blocks import Block, Section, Table, Text, Warn, percent
+from heterofedsyn.report.blocks import Block, Section, Table, Text, Warn
 from heterofedsyn.schema import (
     CategoricalColumn,
     Column,

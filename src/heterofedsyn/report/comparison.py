@@ -26,12 +26,12 @@ from heterofedsyn.evaluation.binning import is_numeric
 from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.release.synthetic import released_table
 from heterofedsyn.report.attributes import attribute_picture
-from heterofedsyn.report.bars import unit_of
 from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text
 from heterofedsyn.report.heat import MOST_LINES, both, cells, limited, shown_names, square_map
 from heterofedsyn.schema import Column
 from heterofedsyn.schema._bins import RealBins
 from heterofedsyn.schema.binned import BinnedColumn
+from heterofedsyn.schema.labels import unit_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heterofedsyn.report.blocks import Glossary, Section, percent
+from heterofedsyn._words import percent
+from heterofedsyn.report.blocks import Glossary, Section
 from heterofedsyn.report.verdicts import MOST_GOOD, MOST_IN_PAIR, MOST_OF_SPREAD, MOST_ROUGH, Word
 
 
@@ -37,7 +38,8 @@ TERMS = (
     ),
     Term(
         "delta",
-        "The chance, far below one in the number of rows, that the promise of epsilon is exceeded.",
+        "About the chance that the promise of epsilon is exceeded. It has to be far below one in "
+        "the number of rows: a larger one would allow publishing somebody's record outright.",
         board=True,
     ),
     Term(
@@ -88,7 +90,8 @@ TERMS = (
     ),
     Term(
         "site",
-        "An organisation that holds rows, such as a hospital; rows do not leave it.",
+        "Who holds rows of its own, such as a hospital, and answers by itself; in a simulation, a "
+        "part of one table.",
         others=("sites",),
         board=True,
     ),

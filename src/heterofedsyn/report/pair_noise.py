@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from heterofedsyn._arrays import Floats
 from heterofedsyn._words import count
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.release import Release
@@ -82,4 +83,9 @@ def expected_noise(release: Release, pair: Clique) -> float | None:
         fraction = release.accuracy(pair).fraction
     except UsageError:  # populations that measured other pairs, or other grids
         return None
-    return 0.5 * math.sqrt(2 / math.pi) * float(fraction.sum())
+    return mean_noise(fraction)
+
+
+def mean_noise(errors: Floats) -> float:
+    """The total variation that noise of these standard errors, as shares, is expected to cause."""
+    return 0.5 * math.sqrt(2 / math.pi) * float(errors.sum())

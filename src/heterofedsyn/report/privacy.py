@@ -11,7 +11,7 @@ from fractions import Fraction
 from msgspec import UnsetType
 
 from heterofedsyn import drawing
-from heterofedsyn._words import count
+from heterofedsyn._words import count, percent
 from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.release.statement import PrivacyStatement, SiteAccount
 from heterofedsyn.privacy.budget import Budget
@@ -23,7 +23,6 @@ from heterofedsyn.report.blocks import (
     Table,
     Text,
     Warn,
-    percent,
 )
 
 MOST_BARS = 8
@@ -40,8 +39,8 @@ STRONG, MODERATE = 1.0, 3.0
 
 SIMULATED = (
     "Simulated noise: this release was made with a noise seed, for research. Anyone with the seed, "
-    "which is in run.json, can undo the noise, so none of the promises below protects anybody. Do "
-    "not publish such a release if its records are of real people."
+    "which is in run.json, can undo the noise, so nothing is promised to anybody. Do not publish "
+    "such a release if its records are of real people."
 )
 
 
@@ -52,15 +51,7 @@ def privacy_section(release: Release) -> Section:
     unit = "record" if column is None else f"person (column {drawing.short(column, 60)})"
     blocks: list[Block] = [Warn(SIMULATED)] if statement.simulated_noise else []
     blocks += [
-        Text(_promise(statement, unit)),
-        Text(_factor(statement)),
-        Text(_trust(statement, len(release.run.sites))),
-        Text(
-            "What the promise does not cover: other studies of the same rows (their budgets add "
-            "up), people with rows at several sites (j sites cost them up to j times rho, under "
-            "secure aggregation j^2 times), and what is true of many people at once. If smokers "
-            "cough, a release shows it: that is what statistics are for."
-        ),
+        *([Text(_NOTHING)] if statement.simulated_noise else _promised(release, unit)),
         Facts(
             (
                 ("Epsilon", f"{statement.epsilon:g}"),
@@ -86,6 +77,27 @@ def privacy_section(release: Release) -> Section:
     return Section("privacy", "What is promised", tuple(blocks))
 
 
+_NOTHING = (
+    "Nothing: with the seed, everything that the noise hides can be computed. The figures say how "
+    "much noise there is, and what it would promise if nobody could undo it."
+)
+
+
+def _promised(release: Release, unit: str) -> list[Block]:
+    statement = release.privacy
+    return [
+        Text(_promise(statement, unit)),
+        Text(_factor(statement)),
+        Text(_trust(statement, len(release.run.sites))),
+        Text(
+            "What the promise does not cover: other studies of the same rows (their budgets add "
+            "up), people with rows at several sites (j sites cost them up to j times rho, under "
+            "secure aggregation j^2 times), and what is true of many people at once. If smokers "
+            "cough, a release shows it: that is what statistics are for."
+        ),
+    ]
+
+
 def _hidden(statement: PrivacyStatement) -> list[tuple[str, str]]:
     """What is to be known of how answers were hidden in sums, where they were."""
     if isinstance(statement.colluding, UnsetType) or isinstance(statement.quorum, UnsetType):
@@ -93,7 +105,7 @@ def _hidden(statement: PrivacyStatement) -> list[tuple[str, str]]:
     return [
         ("Sites that may collude", f"{statement.colluding:,}"),
         ("Sites in every sum, at least", f"{statement.quorum:,}"),
-        ("Epsilon if more sites collude", upwards(_alone(statement))),
+        ("Epsilon if more sites collude", upwards(alone_epsilon(statement))),
     ]
 
 
@@ -121,7 +133,7 @@ def _contributors(statement: PrivacyStatement) -> list[Block]:
     return told
 
 
-def _alone(statement: PrivacyStatement) -> float:
+def alone_epsilon(statement: PrivacyStatement) -> float:
     """Epsilon if somebody sees the answers of one site by themselves."""
     return Budget(statement.rho_alone).epsilon(statement.delta, statement.conversion)
 
@@ -194,8 +206,8 @@ def _trust(statement: PrivacyStatement, sites: int) -> str:
             f"least {count(quorum - colluding, 'site')} in every sum, keeps the promise above. It "
             "rests on cryptography that nobody is known to break. If more sites collude, or keys "
             "leak, the answers of one site alone still keep the promise with epsilon = "
-            f"{upwards(_alone(statement))} instead of {statement.epsilon:g}. Who takes part is not "
-            "hidden, and in a simulation all sites are in one place."
+            f"{upwards(alone_epsilon(statement))} instead of {statement.epsilon:g}. Who takes "
+            "part is not hidden, and in a simulation all sites are in one place."
             f"{changing if quorum < sites else ''}"
         )
     if sites == 1:

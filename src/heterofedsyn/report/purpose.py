@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from msgspec import UnsetType
-
 from heterofedsyn import drawing
 from heterofedsyn.hub.release import Release
 
 
 def title_of(release: Release, usual: str) -> str:
     """What the study is called, after the usual words."""
-    about = release.run.about
-    if isinstance(about, UnsetType) or not about.title:
-        return usual
-    return f"{usual}: {drawing.short(about.title, 120)}"
+    title = release.run.said_about.title
+    return f"{usual}: {drawing.short(title, 120)}" if title else usual
 
 
 def purpose_of(release: Release) -> list[tuple[str, str]]:
     """Purpose and contact, as far as the study says them."""
-    about = release.run.about
-    if isinstance(about, UnsetType):
-        return []
-    return [(name.capitalize(), text) for name, text in about.said if name != "title" and text]
+    said = release.run.said_about.said
+    return [(name.capitalize(), text) for name, text in said if name != "title"]

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from heterofedsyn import drawing
-from heterofedsyn._words import count
+from heterofedsyn._words import count, percent
 from heterofedsyn.hub.release import Release
-from heterofedsyn.report.blocks import Block, Marked, Points, Section, Text, Warn, percent
-from heterofedsyn.report.chances import most_right
+from heterofedsyn.report.blocks import Block, Marked, Points, Section, Text, Warn
+from heterofedsyn.report.chances import in_thousand, most_right
 from heterofedsyn.report.heat import both
 from heterofedsyn.report.privacy import SIMULATED
 from heterofedsyn.report.purpose import purpose_of
@@ -20,6 +20,7 @@ from heterofedsyn.report.verdicts import (
     MOST_ROUGH,
     Verdict,
     Word,
+    careful,
     column_verdicts,
     trusted_pairs,
 )
@@ -27,9 +28,6 @@ from heterofedsyn.schema import Clique
 
 MOST_NAMED = 6
 """Pairs, or columns without any, that are named on the first screen."""
-
-CAREFUL = 3
-"""Columns that are named as the weakest."""
 
 _TONES = {Word.GOOD: "good", Word.ROUGH: "rough", Word.NOT_ALONE: "poor"}
 
@@ -62,7 +60,7 @@ def _points(release: Release, verdicts: Sequence[Verdict]) -> list[tuple[str, st
     points = purpose_of(release)
     points.append(("Good for", _good_for(verdicts, trusted)))
     points.append(("Not good for", _not_good_for(release)))
-    points.append(("Be careful with", _careful(verdicts)))
+    points.append(("Be careful with", careful(verdicts)))
     points.append(("Not measured", _not_measured(release, measured)))
     points.append(("Guarantee", _guarantee(release)))
     return points
@@ -116,29 +114,6 @@ def round_up(rows: float) -> int:
     return max(1, math.ceil(rows / unit) * unit)
 
 
-def _careful(verdicts: Sequence[Verdict]) -> str:
-    """The weakest columns, even where all are good."""
-    ranked = sorted(verdicts, key=lambda verdict: (-[*Word].index(verdict.word), -verdict.blur))
-    weakest = ranked[:CAREFUL]
-    named = "; ".join(
-        f"{drawing.short(verdict.name, 40)} ({verdict.word}: {_share_of_noise(verdict)})"
-        for verdict in weakest
-    )
-    best = all(verdict.word is Word.GOOD for verdict in weakest)
-    return f"{named}." + (
-        " They are the weakest for what they tell, yet good by themselves." if best else ""
-    )
-
-
-def _share_of_noise(verdict: Verdict) -> str:
-    """How much noise there is for what a column tells, in words."""
-    if math.isinf(verdict.blur):
-        return verdict.reason
-    if verdict.blur >= 1:
-        return "all that it tells may be noise"
-    return f"noise is about {percent(verdict.blur)} of what it tells"
-
-
 def _not_measured(release: Release, measured: Sequence[Clique]) -> str:
     every = len(release.schema.domain.pairs())
     if not every:
@@ -166,11 +141,10 @@ def _guarantee(release: Release) -> str:
     statement = release.privacy
     if statement.simulated_noise:
         return "None, since the noise can be undone: not to be published if the people are real."
-    right = math.ceil(1000 * most_right(statement.rho))
-    unit = "record" if statement.unit_column is None else "person"
+    unit = statement.whom
     return (
         f"Epsilon {statement.epsilon:g} for every {unit}: who wants to know whether somebody’s "
         f"{'data are' if unit == 'record' else 'rows are'} in it, and knows everything else, "
-        f"guesses right at most {right} times in 1,000, where a coin is right 500 times. All "
-        "files of the release, report.html among them, may be published."
+        f"guesses right {in_thousand(most_right(statement.rho))}. All files of the release, "
+        "report.html among them, may be published."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -10,11 +11,11 @@ import numpy as np
 
 from heterofedsyn import drawing
 from heterofedsyn._arrays import Floats
+from heterofedsyn._words import percent
 from heterofedsyn.hub.release import Release
 from heterofedsyn.report.attributes import released_counts
 from heterofedsyn.report.bars import Display
-from heterofedsyn.report.blocks import percent
-from heterofedsyn.report.pair_noise import expected_noise
+from heterofedsyn.report.pair_noise import expected_noise, mean_noise
 from heterofedsyn.schema import Clique
 from heterofedsyn.synthesis.grid import grouped
 
@@ -30,8 +31,8 @@ MOST_OF_SPREAD = 0.10
 MOST_IN_PAIR = 0.05
 """Share of rows that noise puts into the wrong cell of a pair's table that can be trusted."""
 
-_MEAN = math.sqrt(2 / math.pi)
-"""Mean absolute value of a normal variable, in standard errors."""
+CAREFUL = 3
+"""Columns that are named as the weakest."""
 
 
 class Word(StrEnum):
@@ -75,7 +76,7 @@ class Bars:
         standard error was shrunk towards what its neighbours say, so it counts for less.
         """
         weights = np.sqrt(self.shares / np.maximum(self.shares + self.errors, 1e-300))
-        return min(1.0, 0.5 * _MEAN * float((self.errors * weights).sum()))
+        return min(1.0, mean_noise(self.errors * weights))
 
     @property
     def spread(self) -> float:
@@ -124,6 +125,29 @@ def _verdict(release: Release, name: str) -> Verdict:
         reason = "made up to tell rows apart; it says nothing of anybody"
         return Verdict(name, Word.NOT_ALONE, reason, 1.0, math.inf)
     return judged(name, bars_of(release, name))
+
+
+def careful(verdicts: Sequence[Verdict]) -> str:
+    """The weakest columns, even where all are good."""
+    ranked = sorted(verdicts, key=lambda verdict: (-[*Word].index(verdict.word), -verdict.blur))
+    weakest = ranked[:CAREFUL]
+    named = "; ".join(
+        f"{drawing.short(verdict.name, 40)} ({verdict.word}: {_share_of_noise(verdict)})"
+        for verdict in weakest
+    )
+    best = all(verdict.word is Word.GOOD for verdict in weakest)
+    return f"{named}." + (
+        " They are the weakest for what they tell, yet good by themselves." if best else ""
+    )
+
+
+def _share_of_noise(verdict: Verdict) -> str:
+    """How much noise there is for what a column tells, in words."""
+    if math.isinf(verdict.blur):
+        return verdict.reason
+    if verdict.blur >= 1:
+        return "all that it tells may be noise"
+    return f"noise is about {percent(verdict.blur)} of what it tells"
 
 
 def trusted_pairs(release: Release) -> dict[Clique, float]:

@@ -10,15 +10,13 @@ from typing import Protocol
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub import Release, Request, converse, drive
 from heterofedsyn.hub.methods.base import Method, check_trust
+from heterofedsyn.hub.release.run_record import POOLED
 from heterofedsyn.hub.replies import SUM
 from heterofedsyn.marginals import Counts, TableCounts
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from heterofedsyn.protocol import Answer, Plan, Query, Released, decode, encode
 from heterofedsyn.schema import EncodedTable, Schema
 from heterofedsyn.site import Site
-
-POOLED = "pooled"
-"""The one site of a method that needs all rows in one place."""
 
 
 @dataclass(frozen=True)

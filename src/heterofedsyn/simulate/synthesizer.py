@@ -26,6 +26,7 @@ from heterofedsyn.hub.methods.base import Value, check_trust, settings_of
 from heterofedsyn.hub.methods.forced import with_pairs
 from heterofedsyn.hub.planning.cost import check_feasible
 from heterofedsyn.hub.release import large_delta
+from heterofedsyn.hub.release.run_record import POOLED
 from heterofedsyn.marginals import Counts
 from heterofedsyn.privacy.budget import Conversion, check_usual_delta
 from heterofedsyn.protocol import Plan
@@ -34,7 +35,7 @@ from heterofedsyn.protocol.plan import Hiding
 from heterofedsyn.schema import Encoded, EncodedTable, Fit, Schema, encode
 from heterofedsyn.schema.table import columns_of
 from heterofedsyn.simulate.persons import Heard, check_persons, people_of
-from heterofedsyn.simulate.run import POOLED, Watcher, run_study, site_names
+from heterofedsyn.simulate.run import Watcher, run_study, site_names
 from heterofedsyn.simulate.site_column import SiteColumn
 from heterofedsyn.simulate.split import MOST_SITES, split
 from heterofedsyn.site.counting import Counted, count

@@ -87,20 +87,20 @@ def checks(effort: Effort, seed: int, own: Case | None = None) -> Iterator[Check
         yield case.name, partial(_in_memory, case, seed)
     yield "every kind, every record", partial(_every_record, seed)
     yield "a large table", partial(_large, seed)
-    for case in _alone(own) if own else _ON_DISK:
+    for case in (own,) if own and answers_singly(own) else _ON_DISK:
         yield f"agent: {case.name}", partial(_on_disk, case, seed)
 
 
 def release_checks(effort: Effort, seed: int, own: Case | None = None) -> Iterator[Check]:
     """What is published, of the built-in studies or of one that takes their place."""
     released = (Case("wavetree"), Case("fedprivsyn")) if effort.every_study else (Case("wavetree"),)
-    for case in _alone(own) if own else released:
+    for case in (own,) if own and answers_singly(own) else released:
         yield f"release of {case.name}", partial(_release, case, seed)
 
 
-def _alone(case: Case) -> tuple[Case, ...]:
-    """The study, if its sites answer one by one: an agent, or a simulation, carries it as it is."""
-    return (case,) if case.trust == Local.name and not case.conducted.pools else ()
+def answers_singly(case: Case) -> bool:
+    """Whether sites answer one by one: an agent, or a simulation, carries such a study as it is."""
+    return case.trust == Local.name and not case.conducted.pools
 
 
 Open: TypeAlias = Callable[["pa.Table", Plan], AbstractContextManager[Charging]]

@@ -16,6 +16,7 @@ from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.questions.answer import Answer, Basis, Cell
 from heterofedsyn.hub.questions.combining import t_quantile
+from heterofedsyn.hub.questions.dealing import dealt
 from heterofedsyn.hub.questions.plain_select import DRAWN
 from heterofedsyn.hub.questions.question import EXTREMES, Output, Question
 from heterofedsyn.hub.questions.replicates import Replicate
@@ -48,7 +49,11 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
     favoured: list[str] = []
     with _asked(empty) as connection:
         question = Question.of(sql, schema, connection)
-        for number, replicate in enumerate(tables(question.touched)):
+        clique = _canonical(question.touched, schema)
+        known = tables(question.touched)
+        if len(clique) == 1 or clique in model.pairs:
+            known = (dealt(each, schema, model, clique, n) for n, each in enumerate(known))
+        for number, replicate in enumerate(known):
             _give(connection, replicate)
             text = question.of_replicates if number else question.sql
             results.append(_rows(connection, text, question))

@@ -35,14 +35,18 @@ class Replicate:
 def world(model: Model, number: int, seed: int) -> Model:
     """The same model in another world: its estimates are as likely to be true as those of ours."""
     populations = tuple(
-        Targets(
-            targets.schema,
-            targets.measurements,
-            Plausible(targets, seed, f"world {number} of population {place}"),
-        )
-        for place, targets in enumerate(model.targets)
+        Targets(rebuild.ours.schema, rebuild.ours.measurements, rebuild)
+        for rebuild in plausible(model, number, seed)
     )
     return Model(model.synthesizer, populations)
+
+
+def plausible(model: Model, number: int, seed: int) -> list[Plausible]:
+    """What rebuilds that world, for every population."""
+    return [
+        Plausible(targets, seed, f"world {number} of population {place}")
+        for place, targets in enumerate(model.targets)
+    ]
 
 
 def draw(
@@ -75,8 +79,3 @@ def draw(
 
 def _lean(targets: Targets, table: EncodedTable, rng: np.random.Generator) -> EncodedTable:
     return lean(targets.estimates, table, rng)
-
-
-def all_rows(schema: Schema, model: Model, number: int, seed: int, rows: int | None) -> pa.Table:
-    """One replicate with a row for every record."""
-    return draw(schema, model, number, seed, rows=rows).table

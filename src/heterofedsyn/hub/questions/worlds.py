@@ -8,6 +8,7 @@ the estimates; and what no answer tells. All of it is post-processing.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -16,6 +17,7 @@ import numpy as np
 from heterofedsyn._arrays import Floats, Integers, stream
 from heterofedsyn.marginals.statistics import Flat, Total
 from heterofedsyn.privacy.noisy import Noisy
+from heterofedsyn.schema import Clique
 from heterofedsyn.synthesis import Denoising, Measurement, Rebuild, Targets
 from heterofedsyn.synthesis.consistency import norm_sub
 from heterofedsyn.synthesis.denoise import FLOOR, ROUNDS_WITH_ZEROS, SMALLEST_TOTAL, double_centred
@@ -51,7 +53,17 @@ class Plausible:
         rng = stream(self.seed, self.purpose)
         rebuild = self.ours.rebuild
         if isinstance(rebuild, Denoising):
-            return _World(self.ours, rebuild, rng).estimates()
+            known = self.ours.estimates
+            return _World(self.ours, rebuild, rng).estimates([*known.singles], [*known.pairs])
+        return _measured_again(self.ours, rebuild, rng)
+
+    def only(self, clique: Clique) -> Estimates:
+        """One column or measured pair in such a world, without the work for all others."""
+        rng = stream(self.seed, f"{self.purpose}: {' and '.join(clique)}")
+        rebuild = self.ours.rebuild
+        if isinstance(rebuild, Denoising):
+            pairs = [clique] if len(clique) == 2 else []
+            return _World(self.ours, rebuild, rng).estimates(clique, pairs)
         return _measured_again(self.ours, rebuild, rng)
 
 
@@ -80,17 +92,19 @@ class _World:
     rebuild: Denoising
     rng: np.random.Generator
 
-    def estimates(self) -> Estimates:
+    def estimates(self, names: Sequence[str], pairs: Sequence[Clique]) -> Estimates:
+        """Of these columns and pairs alone."""
         known, rng = self.ours.estimates, self.rng
         total = self._total()
-        values = {name: self._values(name, total) for name in self.ours.domain.names}
+        values = {name: self._values(name, total) for name in names}
         scale = total / known.total
-        cells = possible_cells(self.ours.schema, known.groups, known.pairs)
+        tables = {pair: known.pairs[pair] for pair in pairs}
+        cells = possible_cells(self.ours.schema, known.groups, tables)
         observed = {grid.attributes: noisy for grid, noisy in self.ours.grids.items()}
         _, precision = self.rebuild.one_ways(self.ours)
         singles = {}
-        for name, own in known.singles.items():
-            groups = known.groups[name]
+        for name in names:
+            own, groups = known.singles[name], known.groups[name]
             errors = [grouped(values[name] / scale - known.values[name], groups)]
             weights = [precision[name]]
             for pair, noisy in observed.items():
@@ -105,8 +119,9 @@ class _World:
         trends = {
             name: _trend(singles[name].size, missing=missing)
             for name, missing in missing_apart(self.ours.schema, known.groups).items()
+            if name in singles
         }
-        pairs = {
+        others = {
             pair: _other_pair(
                 table * scale,
                 observed[pair].scaled(scale),
@@ -115,9 +130,9 @@ class _World:
                 cells.get(pair),
                 rng,
             )
-            for pair, table in known.pairs.items()
+            for pair, table in tables.items()
         }
-        return replace(known, total=total, values=values, singles=singles, pairs=pairs)
+        return replace(known, total=total, values=values, singles=singles, pairs=others)
 
     def _total(self) -> float:
         error = self.rng.normal(0.0, math.sqrt(self.ours.total_variance))

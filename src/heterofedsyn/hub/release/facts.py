@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from heterofedsyn._words import count
 
 if TYPE_CHECKING:
@@ -21,11 +19,10 @@ def facts_of(release: Release) -> list[tuple[str, str]]:
     schema, run = release.schema, release.run
     measured = len(release.model.pairs)
     possible = len(schema.domain) * (len(schema.domain) - 1) // 2
-    about = () if run.about is msgspec.UNSET else run.about.said
     column = schema.label or schema.domain.names[0]
     facts = [
         ("release", f"a synthetic table, made with {run.method} (heterofedsyn {run.version})"),
-        *((name, _cut(text)) for name, text in about),
+        *((name, _cut(text)) for name, text in run.said_about.said),
         ("rows", f"{run.noisy_total:,}, a noisy count; any number can be drawn"),
         ("columns", f"{len(schema.columns):,}: {_named([c.name for c in schema.columns])}"),
         ("sites", f"{len(run.sites):,}: {_named(run.sites)}"),

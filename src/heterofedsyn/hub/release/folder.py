@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from heterofedsyn._files import check_no_link, check_place, digest_of, open_inside, written_whole
 from heterofedsyn.errors import HeterofedsynError, ReleaseError, UsageError
@@ -44,7 +45,8 @@ def write(target: Path, release: Release, rows: Generator[pa.Table], *, safe_csv
         csv, parquet = (partial / name for name in TABLES)
         sampling.write(rows, csv=csv, parquet=parquet, safe_csv=safe_csv)
         (partial / "privacy.json").write_bytes(text(release.privacy))
-        (partial / "run.json").write_bytes(text(release.run))
+        run = structs.replace(release.run, safe_csv=safe_csv or msgspec.UNSET)
+        (partial / "run.json").write_bytes(text(run))
         files = {}
         for path in sorted(partial.iterdir()):
             with path.open("rb") as file:

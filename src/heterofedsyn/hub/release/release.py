@@ -110,6 +110,8 @@ class Release:
         Raises:
             UsageError: if the pair was not measured, with what to do.
         """
+        if isinstance(groups, str):
+            raise UsageError(f"a pair is one argument: accuracy(({attributes!r}, {groups!r}))")
         return accuracy_of(self.model.targets, attributes, groups, self.run.noisy_total)
 
     def answer(
@@ -150,14 +152,16 @@ class Release:
         Run an analysis on each, and `combine` the results.
         """
         from heterofedsyn.hub.questions.kept import MOST_REPLICATES
-        from heterofedsyn.hub.questions.replicates import all_rows
+        from heterofedsyn.hub.questions.replicates import draw
 
         if not 1 <= many <= MOST_REPLICATES:
             raise UsageError(f"replicates ({many}) must be in 1..{MOST_REPLICATES}")
         if seed < 0:
             raise UsageError(f"seed ({seed}) must be at least 0")
         wanted = None if rows is None else check_rows(rows)
-        return [all_rows(self.schema, self.model, n, seed, wanted) for n in range(many)]
+        return [
+            draw(self.schema, self.model, number, seed, rows=wanted).table for number in range(many)
+        ]
 
     def save(
         self,

@@ -11,6 +11,9 @@ from heterofedsyn.protocol import Plan
 from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.terms import hears_sums
 
+POOLED = "pooled"
+"""The name of the one party that holds all rows, where a method has no sites."""
+
 
 class ScoredPair(msgspec.Struct, frozen=True):
     """How strongly a pair seemed to depend, and whether it was measured."""
@@ -58,6 +61,18 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     missed: tuple[Missed, ...] | msgspec.UnsetType = msgspec.UNSET
     scaled: tuple[Scaled, ...] | msgspec.UnsetType = msgspec.UNSET
     """Neither is there when every site answered every round."""
+    safe_csv: bool | msgspec.UnsetType = msgspec.UNSET
+    """Whether `synthetic.csv` has apostrophes before what looks like a formula; else not there."""
+
+    @property
+    def said_about(self) -> About:
+        """Title, purpose and contact, each empty where the study did not say it."""
+        return About() if isinstance(self.about, msgspec.UnsetType) else self.about
+
+    @property
+    def pooled(self) -> bool:
+        """Whether one party held all rows, so that there were no sites."""
+        return self.sites == (POOLED,)
 
     @classmethod
     def of(

@@ -268,6 +268,15 @@ def _csv(target: Path | IO[bytes], schema: pa.Schema) -> pa.csv.CSVWriter:
     return pyarrow.csv.CSVWriter(target, schema)
 
 
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet would take this text for a formula.
+
+    >>> is_formula("=1+1"), is_formula("a = 1")
+    (True, False)
+    """
+    return re.match(_FORMULA, text) is not None
+
+
 def _defused(table: pa.Table) -> pa.Table:
     """The same rows with an apostrophe before text, and names, that would open as formulas."""
     import pyarrow as pa

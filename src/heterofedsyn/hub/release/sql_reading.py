@@ -61,9 +61,6 @@ EXPRESSIONS = frozenset(
 )
 """What the value of a row is made of; not of windows, lambdas, stars or parameters."""
 
-_TODAY = frozenset({"now", "today", "tomorrow", "yesterday"})
-"""Words that are dates of another day on another day."""
-
 
 @contextmanager
 def read(what: str, text: str) -> Iterator[None]:
@@ -153,15 +150,12 @@ def no_column(schema: Schema, word: str) -> UsageError:
 
 
 def check_values(schema: Schema, tree: Any) -> None:
-    """Refuse a comparison of a column with a value that it never has, and dates such as 'today'.
+    """Refuse a comparison of a column with a value that it never has.
 
     Raises:
         UsageError: naming the value.
     """
     for part in nodes(tree):
-        word = literal(part) if _is(part, "CONSTANT") else None
-        if isinstance(word, str) and word.strip().lower() in _TODAY:
-            raise UsageError(f"{word!r} means another day each time; write the date")
         kind = part.get("type")
         if kind in ("COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_DISTINCT_FROM"):
             sides = [part["left"], part["right"]]
@@ -181,12 +175,21 @@ def _check_sides(schema: Schema, sides: Sequence[Any]) -> None:
     if not isinstance(column, CategoricalColumn):
         return
     for side in sides:
-        value = literal(side) if _is(side, "CONSTANT") else None
-        if isinstance(value, str) and value not in column.values:
+        value = _text(side)
+        if value is not None and value not in column.values:
             raise UsageError(
                 f"column {column.name!r} has no value {value!r}; "
                 f"{did_you_mean(value, column.values)}"
             )
+
+
+def _text(expression: Any) -> str | None:
+    """The text that an expression is, if it is one."""
+    told = expression.get("literal")
+    if told is not None and told["kind"] != "STRING":
+        return None
+    value = literal(expression) if _is(expression, "CONSTANT") else None
+    return value if isinstance(value, str) else None
 
 
 def _is(expression: Any, kind: str) -> bool:

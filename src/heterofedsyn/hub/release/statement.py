@@ -70,12 +70,18 @@ class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True):
         return unit_column(self.unit)
 
     @property
+    def whom(self) -> str:
+        """Whom it protects, in one word."""
+        return "record" if self.unit_column is None else "person"
+
+    @property
     def guarantee(self) -> str:
-        """The promise in one sentence."""
-        return (
-            f"epsilon {self.epsilon:g}, delta {self.delta:g} for every "
-            f"{protected(self.unit_column)} (rho {self.rho:.4g}, trust {self.trust})"
-        )
+        """The promise in one sentence; of simulated noise, that there is none."""
+        figures = f"epsilon {self.epsilon:g}, delta {self.delta:g} for every "
+        figures += protected(self.unit_column)
+        if self.simulated_noise:
+            return f"none: the noise is simulated, as if for {figures}"
+        return f"{figures} (rho {self.rho:.4g}, trust {self.trust})"
 
 
 def accounts_of(sites: Sequence[str], rounds: Sequence[Round]) -> tuple[SiteAccount, ...]:
