@@ -28,7 +28,7 @@ from invented import SCHEMA, patients
 pytestmark = pytest.mark.thorough
 
 FEW = 2
-SQL = "SELECT ward, avg(age), count(*) FROM release GROUP BY ward"
+SQL = "SELECT ward, avg(age), count(*) FROM release GROUP BY ward ORDER BY ward"
 
 
 def released(method: str = "wavetree") -> Release:
@@ -112,6 +112,13 @@ def test_kept_replicates_are_read_instead_of_drawn(
     with pytest.raises(AssertionError):
         release.answer(SQL, replicates=FEW + 1, cache=tmp_path)
     assert len([*(tmp_path / kept.FOLDER).iterdir()]) == 1, "nothing half-written stays"
+
+
+def test_it_is_told_how_many_are_drawn(
+    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "TOLD_EVERY", 1)
+    assert asked(release, tmp_path)[1:] == ["  1 of 2", "  2 of 2"]
 
 
 def test_only_their_owner_reads_or_writes_them(cache: Path, place: Path) -> None:

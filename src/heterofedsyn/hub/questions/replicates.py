@@ -79,8 +79,3 @@ def draw(
 
 def _lean(targets: Targets, table: EncodedTable, rng: np.random.Generator) -> EncodedTable:
     return lean(targets.estimates, table, rng)
-
-
-def all_rows(schema: Schema, model: Model, number: int, seed: int, rows: int | None) -> pa.Table:
-    """One replicate with a row for every record."""
-    return draw(schema, model, number, seed, rows=rows).table
