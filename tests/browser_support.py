@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,14 +18,15 @@ ARGUMENTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+@contextmanager
+def opened() -> Iterator[Browser]:
+    """Chromium, until it is no longer needed; without one a test is skipped."""
     from playwright.sync_api import sync_playwright
 
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("there is no chromium here; on Debian: apt-get install chromium")
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield opened
-        opened.close()
+        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
+        yield browser
+        browser.close()

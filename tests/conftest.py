@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from browser_support import browser  # noqa: F401  (a fixture)
-
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
     from invented import Desk
 
 SAME, FRESH = "same", "fresh"
@@ -123,3 +123,12 @@ def desk(
 
     monkeypatch.chdir(tmp_path)
     return Desk(tmp_path, capsys)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A real one."""
+    from browser_support import opened
+
+    with opened() as found:
+        yield found

@@ -24,8 +24,10 @@ LIMITS = (
     "SET memory_limit = '2GB'",
     "SET temp_directory = ''",
     "SET python_enable_replacements = false",
+    "SET threads = 1",
 )
-"""Of queries that somebody wrote: memory, no disk, and no variable of a program as a table."""
+"""Of queries that somebody wrote: memory, no disk, no variable of a program as a table, and groups
+in the same order each time."""
 
 MOST_SECONDS = 60.0
 """That such a query may take."""
