@@ -36,7 +36,7 @@ test: $(DEV) ## the quick tests, for daily use
 # Examples are the same in every check; these draw others, and say the seed that repeats them.
 FRESH := --hypothesis-profile=fresh
 
-SLOW_BESIDE := tests/test_nvflare.py tests/test_nvflare_sums.py tests/test_planted_bugs.py \
+SLOW_BESIDE := tests/test_docs.py tests/test_nvflare.py tests/test_nvflare_sums.py tests/test_planted_bugs.py \
 	tests/test_sum_crashes.py tests/test_sums_model.py
 check-slow: $(DEV) ## the tests that take minutes
 	$(call on_two_cores,-m slow $(FRESH),$(SLOW_BESIDE))
