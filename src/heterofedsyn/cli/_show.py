@@ -19,7 +19,6 @@ from heterofedsyn.errors import plain
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from heterofedsyn.hub.release.statement import PrivacyStatement
     from heterofedsyn.simulate.run import RoundReport
 
 
@@ -116,11 +115,6 @@ def show_table(
     # Names of columns are shown as they are: [this] is no colour.
     width = None if sys.stdout.isatty() else WIDE_PAGE if whole else PAGE
     Console(width=width, markup=False, emoji=False, highlight=False).print(table)
-
-
-def guarantee(privacy: PrivacyStatement) -> str:
-    """The promise in one sentence."""
-    return privacy.guarantee
 
 
 def protected(unit: str | None) -> str:

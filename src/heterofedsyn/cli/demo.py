@@ -29,7 +29,7 @@ def demo(
 
     Takes less than a minute.
     """
-    from heterofedsyn.cli._show import guarantee, note, show_round, show_table, size
+    from heterofedsyn.cli._show import note, show_round, show_table, size
     from heterofedsyn.cli.report import write_report
     from heterofedsyn.errors import UsageError
     from heterofedsyn.evaluation import total_variation
@@ -96,13 +96,13 @@ def demo(
             )
         ],
     )
-    say(f"guarantee: {guarantee(release.privacy)}")
+    say(f"guarantee: {release.privacy.guarantee}")
     for remark in release.run.remarks:
         say(f"remark: {remark}")
     say("look at:")
     for name, what in (
         *(
-            [("report.html", "what is promised, and every column in pictures; safe to publish")]
+            [("report.html", "what it is good for, what is promised, and every column in pictures")]
             if described
             else []
         ),

@@ -129,7 +129,7 @@ def simulate(
     Noise comes from the operating system unless --seed is given.
     """
     from heterofedsyn._words import count
-    from heterofedsyn.cli._show import guarantee, note, pace, show_round
+    from heterofedsyn.cli._show import note, pace, show_round
     from heterofedsyn.cli.report import write_report
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.release import check_rows, check_target, large_delta
@@ -209,7 +209,7 @@ def simulate(
         say_json(summary)
         return
     say(f"release in {out}: {count(drawn, 'synthetic row')}")
-    say(f"guarantee: {guarantee(release.privacy)}")
+    say(f"guarantee: {release.privacy.guarantee}")
     warned = large_delta(release.privacy.delta, release.run.noisy_total)
     for remark in release.run.remarks:
         if remark not in warned:

@@ -17,23 +17,13 @@ from heterofedsyn.report.board import Agreed, board_section, board_sections
 from heterofedsyn.report.checks import check_section
 from heterofedsyn.report.dependence import dependence_section
 from heterofedsyn.report.glossary import glossary_section
-from heterofedsyn.report.manifest import REPORT, manifest_section, strangers
+from heterofedsyn.report.manifest import manifest_section
 from heterofedsyn.report.page import Page, render
 from heterofedsyn.report.pair_noise import pair_noise_section
 from heterofedsyn.report.privacy import budget_section, privacy_section
 from heterofedsyn.report.purpose import title_of
 from heterofedsyn.report.sites import site_section
 from heterofedsyn.report.summary import summary_section
-
-__all__ = [
-    "REPORT",
-    "Agreed",
-    "board_report",
-    "internal_report",
-    "public_report",
-    "strangers",
-    "write_page",
-]
 
 
 def public_report(folder: str | Path, agreed: Sequence[Agreed] = ()) -> str:

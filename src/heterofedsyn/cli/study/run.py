@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heterofedsyn.cli._options import Json, Overwrite, SafeCsv, StudyFile
-from heterofedsyn.cli._show import guarantee, note, say, say_json, size
+from heterofedsyn.cli._show import note, say, say_json, size
 from heterofedsyn.errors import EngineError, HeterofedsynError, UsageError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def run(
     with synthetic_rows(release, out) as there:
         drawn = 0 if there is None else there.number
     say(f"release in {out}: {count(drawn, 'synthetic row')}")
-    say(f"guarantee: {guarantee(release.privacy)}")
+    say(f"guarantee: {release.privacy.guarantee}")
     for remark in release.run.remarks:
         say(f"remark: {remark}")
 
