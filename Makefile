@@ -71,7 +71,7 @@ lock: $(VENV)-lock/.uv-$(UV_VERSION) ## resolve the dependencies anew into locks
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
 		$(COMPILE) --extra duckdb --extra report --group build --group build-pyspark --output-file locks/core.txt
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
-		$(COMPILE) --extra eval --extra formats --extra nvflare --extra report --extra site --extra spark --group dev --constraint locks/core.txt --output-file locks/dev.txt
+		$(COMPILE) --extra console --extra eval --extra formats --extra nvflare --extra report --extra site --extra spark --group dev --constraint locks/core.txt --output-file locks/dev.txt
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
 		$(subst --only-binary :all: --no-binary pyspark,,$(COMPILE:pyproject.toml=)) \
 		--group pyproject.toml:readers --output-file locks/readers.txt

@@ -1,0 +1,1 @@
+"""Pages in the browser for stewards and coordinators, on this machine alone."""

@@ -1,0 +1,1 @@
+"""A real federation set up: certificates, hardened kits, units, and the checks of a site."""
