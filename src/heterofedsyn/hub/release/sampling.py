@@ -98,6 +98,8 @@ def draw_where(
                     held.clear()
                 if kept >= rows:
                     return
+        if not kept and schema.rules and _is_judged(drawn, kept):
+            _check_rules(schema, where)
         _check_share(rows, drawn, kept)
 
 
@@ -123,6 +125,16 @@ def _still_to_draw(rows: int, drawn: int, kept: int) -> int:
     wanted = (rows - kept) * drawn / kept
     # A little more than expected, since a small last chunk would be nearly as much work.
     return max(FIRST, math.ceil(wanted + 2 * math.sqrt(wanted * drawn / kept)))
+
+
+def _check_rules(schema: Schema, where: Where) -> None:
+    """Refuse a condition that rules are against."""
+    rules = where.forbidding(schema)
+    if rules:
+        raise UsageError(
+            f"no row of the release meets the condition: {' and '.join(rules)} "
+            f"{'is' if len(rules) == 1 else 'are'} against it; ask for rows that can be"
+        )
 
 
 def _check_share(rows: int, drawn: int, kept: int) -> None:

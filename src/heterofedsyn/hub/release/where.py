@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from heterofedsyn._arrays import stream
 from heterofedsyn._sql import database_of, duckdb_for, in_time, nodes, tree_of
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.release.sql_reading import (
@@ -21,10 +22,13 @@ from heterofedsyn.hub.release.sql_reading import (
     no_column,
     read,
 )
-from heterofedsyn.schema import EncodedTable, Schema, decode
+from heterofedsyn.schema import EncodedTable, Schema, decode, encode
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+TRIED = 100_000
+"""Rows without rules that tell whether a rule is against a condition."""
 
 _WHO = "a condition on rows"
 
@@ -68,6 +72,20 @@ class Where:
         """
         wanted = rows.select(self.columns or rows.column_names[:1])
         return rows.filter(self._asked(wanted, lambda told: told.to_arrow_table().column(0)))
+
+    def forbidding(self, schema: Schema) -> list[str]:
+        """The rules of a schema that every row breaks that meets it, among many invented ones."""
+        plain = schema.without_rules()
+        rng = stream(0, "rows for a condition")
+        codes = [rng.integers(0, size, TRIED) for size in plain.domain.sizes]
+        table = EncodedTable.from_codes(plain.domain, np.stack(codes))
+        met = self.keep(decode(plain, table, rng))
+        broken = encode(schema, met.to_batches()).rules if met.num_rows else {}
+        return [
+            f"rule {number} of its schema ({schema.rules[number - 1].words})"
+            for number, many in sorted(broken.items())
+            if many == met.num_rows
+        ]
 
     def _check_truth(self, schema: Schema) -> None:
         """Refuse what gives no truth value for rows of these types."""
