@@ -114,6 +114,27 @@ def test_kept_replicates_are_read_instead_of_drawn(
     assert len([*(tmp_path / kept.FOLDER).iterdir()]) == 1, "nothing half-written stays"
 
 
+def test_replicates_for_analyses_are_kept_too(
+    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def given(seed: int, **more: Any) -> tuple[list[pa.Table], list[str]]:
+        told: list[str] = []
+        return release.replicates(FEW, seed, 50, watch=told.append, **more), told
+
+    tables, told = given(3, cache=tmp_path)
+    assert tables == given(3)[0]
+    assert told == ["drawing 2 replicates, which are kept for the next program"]
+    assert given(3, cache=tmp_path) == (tables, [])
+    assert given(4, cache=tmp_path)[1]
+
+
+def test_replicates_behind_answers_are_those_for_analyses(release: Release, cache: Path) -> None:
+    told: list[str] = []
+    tables = release.replicates(FEW, cache=cache, watch=told.append)
+    assert not told
+    assert tables == [draw(release.schema, release.model, n, 0).table for n in range(FEW)]
+
+
 def test_it_is_told_how_many_are_drawn(
     release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,6 +138,7 @@ def test_what_cannot_be_combined_is_refused(estimates: Any, variances: Any) -> N
         ("SELECT count(*) FROM release GROUP BY ward", "look alike"),
         ("SELECT age / 0.0001 + age, count(*) FROM release GROUP BY ALL HAVING", "does not read"),
         ("SELECT avg(ward) FROM release", "DuckDB refuses"),
+        ("SELECT avg(sick) FROM release", "avg(CAST(... AS INTEGER))"),
     ],
 )
 def test_what_is_no_question_is_refused_in_one_line(release: Release, sql: str, word: str) -> None:
@@ -153,7 +154,7 @@ def test_estimates_are_what_was_measured_of_a_column(release: Release) -> None:
     told = {cell.keys[0]: cell.estimate for cell in answer.cells}
     for word, estimate in zip(known.labels[0], known.estimate, strict=True):
         assert told.get(word, 0) == pytest.approx(estimate, abs=1.5)
-    assert answer.head == ("ward", "estimate", "low", "high", "basis")
+    assert answer.shown_head == ("ward", "estimate", "low", "high", "basis")
     assert all(
         cell.low <= cell.estimate <= cell.high
         for cell in answer.cells
@@ -222,6 +223,10 @@ def test_pairs_that_were_not_measured_are_named() -> None:
         ("100.0 * count(*) FILTER (WHERE age >= 1) / count(*)", 0, 100),
         ("avg(age) FILTER (WHERE age > 97)", 0, 99),
         ("median(age) FILTER (WHERE age < 2)", 0, 99),
+        ("avg(CASE WHEN age > 97 AND ward = 'c' THEN 1 ELSE 0 END)", 0, 1),
+        ("avg(CASE WHEN age > 97 AND ward = 'c' THEN 0.6 ELSE 0 END::INTEGER)", 0, 1),
+        ("sum(CASE WHEN age >= 1 THEN 1 ELSE 0 END) / count(*)", 0, 1),
+        ("avg(CASE WHEN age > 97 THEN age WHEN ward = 'c' THEN -3 END)", -3, 99),
     ],
 )
 def test_no_interval_leaves_what_is_possible(
@@ -247,6 +252,10 @@ def test_a_cell_without_a_value_stays(release: Release) -> None:
         ("SELECT age / 3.0 + age AS x, count(*) FROM release WHERE age > 95 OR age < 0 "
          "GROUP BY x HAVING count(*) < 0", None),
         ("SELECT ward, count(*) FROM release GROUP BY ward", None),
+        ("SELECT avg(age) FROM release WHERE age > 200", "there is no number"),
+        ("SELECT ward, avg(age) FROM release WHERE age > 200 GROUP BY 1", "the answer is empty"),
+        ("SELECT age > 98 AND ward = 'b' AS o, avg(age) FROM release GROUP BY o",
+         "1 of 2 groups (True) has fewer than 30 synthetic rows"),
     ],
 )  # fmt: skip
 def test_what_no_row_shows_is_said(release: Release, sql: str, word: str | None) -> None:
@@ -311,6 +320,13 @@ def test_replicates_are_tables_like_the_synthetic_one(release: Release) -> None:
     assert release.replicates(1, rows=50)[0].num_rows == 50
     with pytest.raises(UsageError, match=r"must be in 1\.\.1000"):
         release.replicates(10**9)
+
+
+def test_what_was_combined_is_shown_line_by_line() -> None:
+    head, *lines = str(combine([[1.0, 20_000.0], [2.0, 30_000.0]])).splitlines()
+    assert head.split() == ["estimate", "error", "low", "high"]
+    assert [line.split()[0] for line in lines] == ["1.5", "25,000"]
+    assert len(str(combine([1.0, 2.0])).splitlines()) == 2
 
 
 @pytest.mark.parametrize("method", ["independent", "fedprivsyn", "local-merge"])
@@ -379,6 +395,7 @@ def test_the_command_answers_in_a_table_or_in_json(
     said = capsys.readouterr()
     assert "drawing 6 replicates" in said.err
     assert "follows" in said.out
+    assert "avg(age), with intervals of 95 %" in said.out
     assert run([*asked, "--json"]) == 0
     said = capsys.readouterr()
     told = json.loads(said.out)
@@ -400,7 +417,8 @@ def test_a_data_frame_has_the_notes(release: Release) -> None:
     frame = release.ask(
         "SELECT ward, avg(age) FROM release WHERE sick GROUP BY ward", replicates=FEW
     )
-    assert [*frame.columns] == ["ward", "estimate", "low", "high", "basis"]
+    assert [*frame.columns] == ["ward", "what", "estimate", "low", "high", "basis"]
+    assert {*frame["what"]} == {"avg(age)"}
     assert any("more than two columns" in note for note in frame.attrs["notes"])
 
 

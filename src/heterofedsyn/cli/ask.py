@@ -45,6 +45,7 @@ def ask(
     if as_json:
         say_json(answer.as_dict())
         return
-    show_table("Estimates with intervals of 95 %", answer.head, answer.shown())
+    if answer.cells:
+        show_table(answer.title, answer.shown_head, answer.shown())
     for line in answer.notes:
         say(line)

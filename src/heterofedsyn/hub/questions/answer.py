@@ -58,19 +58,26 @@ class Answer:
     @property
     def head(self) -> tuple[str, ...]:
         """The names of the table's columns."""
-        return (*self.keys, *(("what",) if self._several else ()), *_FIGURES)
+        return (*self.keys, "what", *_FIGURES)
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
         """The table, a row for each cell."""
         return [
-            (
-                *cell.keys,
-                *((cell.what,) if self._several else ()),
-                *(cell.estimate, cell.low, cell.high, cell.basis),
-            )
+            (*cell.keys, cell.what, cell.estimate, cell.low, cell.high, cell.basis)
             for cell in self.cells
         ]
+
+    @property
+    def title(self) -> str:
+        """What stands above the table for people; it names the aggregate if there is only one."""
+        names = {cell.what for cell in self.cells}
+        return f"{names.pop() if len(names) == 1 else 'Estimates'}, with intervals of 95 %"
+
+    @property
+    def shown_head(self) -> tuple[str, ...]:
+        """The names of the columns of the table for people."""
+        return (*self.keys, *(("what",) if self._several else ()), *_FIGURES)
 
     @property
     def _several(self) -> bool:
@@ -138,10 +145,15 @@ class Answer:
         return len(self.keys) + self._several
 
     def __str__(self) -> str:
-        return "\n".join([text_of(self.head, self.shown(), self._words), *map(plain, self.notes)])
+        table = [
+            plain(self.title),
+            text_of(self.shown_head, self.shown(), self._words),
+        ]
+        return "\n".join([*(table if self.cells else ()), *map(plain, self.notes)])
 
     def _repr_html_(self) -> str:
-        return html_of(self.head, self.shown(), self._words, "; ".join(self.notes))
+        note = "; ".join((self.title, *self.notes))
+        return html_of(self.shown_head, self.shown(), self._words, note)
 
 
 _FIGURES = ("estimate", "low", "high", "basis")

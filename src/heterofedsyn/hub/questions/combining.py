@@ -11,11 +11,13 @@ from numpy.typing import ArrayLike
 
 from heterofedsyn._arrays import Floats, frozen
 from heterofedsyn.errors import UsageError
+from heterofedsyn.hub.release.lines import html_of, text_of
 
 LEVEL = 0.95
 """Of every interval."""
 
 _STEPS = 20_001
+_HEAD = ("estimate", "error", "low", "high")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +33,18 @@ class Combined:
     error: Floats
     low: Floats
     high: Floats
+
+    def __str__(self) -> str:
+        return text_of(_HEAD, self._shown(), words=0)
+
+    def _repr_html_(self) -> str:
+        return html_of(_HEAD, self._shown(), words=0)
+
+    def _shown(self) -> list[list[str]]:
+        """A line for each number, in the order of the results."""
+        columns = map(np.ravel, (self.estimate, self.error, self.low, self.high))
+        rows = zip(*columns, strict=True)
+        return [[f"{number:,.5g}" for number in row] for row in rows]
 
 
 def combine(estimates: ArrayLike, variances: ArrayLike | None = None) -> Combined:

@@ -53,7 +53,9 @@ def ends(expression: Any, schema: Schema | None, connection: Any) -> Ends:
     if name == "*":
         most = 0.0 if 0.0 in (first[1], second[1]) else first[1] * second[1]
         return first[0] * second[0], most
-    return 0.0, first[1] / second[0] if second[0] > 0 else _most_share(*given)
+    if second[0] > 0:
+        return 0.0, first[1] / second[0]
+    return 0.0, _most_share(given[0], given[1], schema, connection)
 
 
 def function(expression: Any) -> str | None:
@@ -62,16 +64,18 @@ def function(expression: Any) -> str | None:
     return str(own["function_name"]).lower() if own.get("class") == "FUNCTION" else None
 
 
-def _most_share(part: Any, whole: Any) -> float:
-    """The most that a quotient of counts can be, if it is of some rows among all."""
+def _most_share(part: Any, whole: Any, schema: Schema | None, connection: Any) -> float:
+    """The most that a count or sum of some rows can be for each of all rows."""
     factor = 1.0
     while function(part) == "*":
         sides = sorted(arguments(uncast(part)), key=lambda own: own.get("class") != "CONSTANT")
         factor *= _constant(sides[0])[1]
         part = sides[1]
-    if function(part) in COUNTS and function(whole) == "count_star":
-        return factor if uncast(whole)["filter"] is None else math.inf
-    return math.inf
+    if function(whole) != "count_star" or uncast(whole)["filter"] is not None:
+        return math.inf
+    if function(part) in SUMS:
+        return factor * max(_range(arguments(uncast(part))[0], schema, connection)[1], 0.0)
+    return factor if function(part) in COUNTS else math.inf
 
 
 def _constant(expression: Any) -> Ends:
@@ -84,6 +88,11 @@ def _constant(expression: Any) -> Ends:
 
 def _range(expression: Any, schema: Schema | None, connection: Any) -> Ends:
     """The least and the greatest value of a column by the schema, or of what is true or false."""
+    if expression.get("class") == "CONSTANT":
+        return _constant(expression)
+    if uncast(expression).get("class") == "CASE":
+        own = _of_case(uncast(expression), schema, connection)
+        return own if uncast(expression) is expression else (_down(own[0]), _up(own[1]))
     if schema is None:
         return ANY
     if expression.get("class") == "COLUMN_REF":
@@ -100,3 +109,23 @@ def _range(expression: Any, schema: Schema | None, connection: Any) -> Ends:
     except UsageError:
         return ANY
     return (0.0, 1.0) if kinds == ["BOOLEAN"] else ANY
+
+
+def _of_case(case: Any, schema: Schema | None, connection: Any) -> Ends:
+    """The least and the greatest value of all branches; one that gives nothing does not count."""
+    branches = [*(check["then_expr"] for check in case["case_checks"]), case["else_expr"]]
+    own = [
+        _range(branch, schema, connection)
+        for branch in branches
+        if branch.get("class") != "CONSTANT" or literal(branch) not in (None, "")
+    ]
+    return (min(low for low, _ in own), max(high for _, high in own)) if own else ANY
+
+
+def _down(number: float) -> float:
+    """A cast may round."""
+    return math.floor(number) if math.isfinite(number) else number
+
+
+def _up(number: float) -> float:
+    return math.ceil(number) if math.isfinite(number) else number

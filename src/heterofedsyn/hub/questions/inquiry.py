@@ -12,6 +12,7 @@ import numpy as np
 
 from heterofedsyn._arrays import Floats
 from heterofedsyn._sql import database_of, in_time, worded
+from heterofedsyn._words import count
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.questions.answer import Answer, Basis, Cell
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 MOST_CELLS = 10_000
 """Rows of an answer; more are no answer to anybody."""
 
+FEW_ROWS = 30
+"""Synthetic rows of a group below which it is said that they are few."""
+
+MOST_NAMED = 3
+"""Groups that are named when something is said of them."""
+
 FAVOURED = 0.1
 """Share of records in bins that stand out, from which it is said."""
 
@@ -47,6 +54,7 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
     """
     results: list[Rows] = []
     favoured: list[str] = []
+    small: list[str] = []
     with _asked(empty) as connection:
         question = Question.of(sql, schema, connection)
         clique = _canonical(question.touched, schema)
@@ -58,6 +66,7 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
             text = question.of_replicates if number else question.sql
             results.append(_rows(connection, text, question))
             if not number:
+                small = _small(connection, question, results[0], replicate.weight)
                 favoured = [*_favourites(question, schema, replicate.table)]
     ours, others = results[0], results[1:]
     bases = [_basis(output, schema, model) for output in question.figures]
@@ -80,7 +89,9 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
             *favoured,
             *_without_interval(cells),
             *_of_few(ours, others),
+            *small,
             *_of_none(cells),
+            *_of_nothing(cells),
         ),
         len(others),
     )
@@ -220,6 +231,36 @@ def _of_few(ours: Rows, others: Sequence[Rows]) -> list[str]:
         "most groups hold so few rows that most replicates have none of them: group by ranges, as "
         "in age // 10 or date_trunc('year', day)"
     ]
+
+
+def _small(connection: Any, question: Question, ours: Rows, weight: int) -> list[str]:
+    """What to say of groups of few synthetic rows."""
+    if question.of_sizes is None:
+        return []
+    is_key = [output.is_key for output in question.outputs]
+    found = in_time(connection, connection.execute(question.of_sizes).fetchall)
+    sizes = {
+        tuple(value for value, key in zip(row, is_key, strict=False) if key): row[-1] // weight
+        for row in found
+    }
+    few = [keys for keys in ours if 0 < sizes.get(keys, 0) < FEW_ROWS]
+    if not few:
+        return []
+    named = "; ".join(", ".join(map(str, keys)) for keys in few[:MOST_NAMED] if keys)
+    which = f" ({named}{'; ...' if len(few) > MOST_NAMED else ''})" if named else ""
+    return [
+        f"{len(few)} of {count(len(ours), 'group')}{which} "
+        f"{'has' if len(few) == 1 else 'have'} fewer than {FEW_ROWS} synthetic rows: most of what "
+        "they say is chance; make groups larger"
+    ]
+
+
+def _of_nothing(cells: Sequence[Cell]) -> list[str]:
+    if not cells:
+        return ["the answer is empty: no group of the synthetic table meets the conditions"]
+    if all(cell.estimate is None for cell in cells):
+        return ["there is no number: no synthetic row meets the conditions, or all lack a value"]
+    return []
 
 
 def _of_none(cells: Sequence[Cell]) -> list[str]:

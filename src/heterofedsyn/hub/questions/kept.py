@@ -24,6 +24,7 @@ import numpy as np
 
 from heterofedsyn._files import check_private, open_inside, reason
 from heterofedsyn._version import __version__
+from heterofedsyn._words import count
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.questions.replicates import SEED, Replicate, draw
@@ -82,8 +83,8 @@ class Drawn:
     watch: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
-        if not 2 <= self.replicates <= MOST_REPLICATES:
-            raise UsageError(f"replicates ({self.replicates}) must be in 2..{MOST_REPLICATES}")
+        if not 1 <= self.replicates <= MOST_REPLICATES:
+            raise UsageError(f"replicates ({self.replicates}) must be in 1..{MOST_REPLICATES}")
 
     def empty(self) -> pa.Table:
         """The synthetic table without rows."""
@@ -92,32 +93,59 @@ class Drawn:
 
     def tables(self, columns: Sequence[str]) -> Iterator[Replicate]:
         """The synthetic table, then its replicates, with at least these columns."""
-        tables = None if self.cache is None else self._kept(self.cache / FOLDER, columns)
+        drawn = self._drawn(", which are kept for the next question")
+        tables = self._kept(self._facts, self.replicates + 1, columns, drawn)
         if tables is None:
             yield from self._remembered()
         else:
             yield from map(Replicate, tables, self._weights)
 
-    def _kept(self, home: Path, columns: Sequence[str]) -> list[pa.Table] | None:
+    def whole(self, seed: int, rows: int | None) -> list[pa.Table]:
+        """The replicates alone, each with a row for every record; those behind answers if alike.
+
+        Args:
+            rows: of each; those of its world unless given.
+        """
+        columns = self.empty().column_names
+        if seed == SEED and rows is None and max(self._weights) == 1 < self.replicates:
+            return [replicate.table for replicate in self.tables(columns)][1:]
+        facts = ["whole", seed, rows, self.replicates]
+        drawn = self._drawn_whole(seed, rows, ", which are kept for the next program")
+        tables = self._kept(facts, self.replicates, columns, drawn)
+        return [*self._drawn_whole(seed, rows)] if tables is None else tables
+
+    @property
+    def _facts(self) -> list[object]:
+        """What tells the tables behind answers from those of another drawing of the same model."""
+        return [self.seed, self.total, self.replicates, MOST_DRAWN]
+
+    def _kept(
+        self,
+        facts: Sequence[object],
+        many: int,
+        columns: Sequence[str],
+        drawn: Iterator[pa.Table],
+    ) -> list[pa.Table] | None:
         """What is kept, drawn now unless it was before; nothing where that cannot be."""
-        place = home / self._name
+        if self.cache is None:
+            return None
+        home = self.cache / FOLDER
+        place = home / self._name(facts)
         like = self.empty().schema
-        tables = _read(place, self.replicates + 1, like, columns)
+        tables = _read(place, many, like, columns)
         if tables is None:
             try:
-                _keep(place, self._drawn(", which are kept for the next question"))
+                _keep(place, drawn)
             except OSError as error:
                 self._tell(f"replicates cannot be kept in {home}: {reason(error)}")
                 return None
-            tables = _read(place, self.replicates + 1, like, columns)
+            tables = _read(place, many, like, columns)
         return tables
 
-    @cached_property
-    def _name(self) -> str:
+    def _name(self, facts: Sequence[object]) -> str:
         """Tells these replicates from all others."""
-        model = digest(pack(self.schema, self.model, {}))
-        facts = [FORMAT, __version__, model, self.seed, self.total, self.replicates, MOST_DRAWN]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+        own = [FORMAT, __version__, digest(pack(self.schema, self.model, {})), *facts]
+        return hashlib.sha256(json.dumps(own).encode()).hexdigest()[:32]
 
     @cached_property
     def _weights(self) -> list[int]:
@@ -145,8 +173,17 @@ class Drawn:
         yield pa.concat_tables(draw_ours(self.schema, self.model, rows, self.seed))
         for number, weight in enumerate(others):
             yield draw(self.schema, self.model, number, SEED, weight=weight).table
-            if (number + 1) % TOLD_EVERY == 0:
-                self._tell(f"  {number + 1} of {self.replicates}")
+            self._tell_pace(number + 1)
+
+    def _drawn_whole(self, seed: int, rows: int | None, remark: str = "") -> Iterator[pa.Table]:
+        self._tell(f"drawing {count(self.replicates, 'replicate')}{remark}")
+        for number in range(self.replicates):
+            yield draw(self.schema, self.model, number, seed, rows=rows).table
+            self._tell_pace(number + 1)
+
+    def _tell_pace(self, done: int) -> None:
+        if done % TOLD_EVERY == 0:
+            self._tell(f"  {done} of {self.replicates}")
 
     def _tell(self, line: str) -> None:
         if self.watch is not None:

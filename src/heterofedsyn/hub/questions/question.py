@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ TAKEN = frozenset({"what", "estimate", "low", "high", "basis"})
 """Columns that an answer has besides its keys."""
 
 _ONE_SELECT = "a question is one SELECT"
+_OF_TRUTH = re.compile(r"No function matches .* '(\w+)\(BOOLEAN\b")
 _NUMBERS = frozenset(
     {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER"}
     | {"UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL"}
@@ -63,11 +65,14 @@ class Question:
     Attributes:
         sql: as it was asked.
         of_replicates: the same for every group, in any order: without HAVING, ORDER BY and LIMIT.
+        of_sizes: how many rows each group has, last in the result; none if that is not of rows of
+            the release.
         touched: every column of the release that it names.
     """
 
     sql: str
     of_replicates: str
+    of_sizes: str | None
     outputs: tuple[Output, ...]
     touched: tuple[str, ...]
 
@@ -130,7 +135,7 @@ def _taken_apart(sql: str, node: Any, schema: Schema, connection: Any) -> Questi
             continue
         outputs.append(
             Output(
-                name,
+                name.replace("count_star()", "count(*)"),
                 False,
                 _in_order(shared | names.columns(item), schema),
                 frozenset(functions(item)),
@@ -139,7 +144,14 @@ def _taken_apart(sql: str, node: Any, schema: Schema, connection: Any) -> Questi
             )
         )
     touched = _in_order(names.columns(node), schema)
-    return Question(sql, _for_replicates(node, connection), tuple(outputs), touched)
+    sized = {**node, "select_list": [*listed, _count_of_rows(connection)]}
+    return Question(
+        sql,
+        _for_replicates(node, connection),
+        _for_replicates(sized, connection) if is_plain(node) else None,
+        tuple(outputs),
+        touched,
+    )
 
 
 def _figures(node: Any, names: Names) -> list[bool]:
@@ -170,9 +182,19 @@ def _check_alone(node: Any, connection: Any) -> None:
 
 def _described(sql: str, connection: Any) -> list[tuple[str, str]]:
     """Names and types of the result's columns; the query is bound, and so checked, on the way."""
-    with worded("DuckDB refuses the question"):
-        relation = connection.sql(sql)
-        return [*zip(relation.columns, map(str, relation.types), strict=True)]
+    try:
+        with worded("DuckDB refuses the question"):
+            relation = connection.sql(sql)
+            return [*zip(relation.columns, map(str, relation.types), strict=True)]
+    except UsageError as error:
+        truth = _OF_TRUTH.search(str(error))
+        if truth is None:
+            raise
+        name = truth[1]
+        raise UsageError(
+            f"{name}() is of numbers, and this is true or false; for the share that is true write "
+            f"{name}(CAST(... AS INTEGER)), for how many count(*) FILTER (WHERE ...)"
+        ) from None
 
 
 def _check_outputs(described: Sequence[tuple[str, str]], is_figure: Sequence[bool]) -> None:
@@ -196,6 +218,11 @@ def _check_outputs(described: Sequence[tuple[str, str]], is_figure: Sequence[boo
             raise UsageError(
                 f"an answer has a column {name!r} of its own; give yours another name with AS"
             )
+
+
+def _count_of_rows(connection: Any) -> Any:
+    """What the parser makes of count(*)."""
+    return tree_of(connection, "SELECT count(*)")[0]["node"]["select_list"][0]
 
 
 def _for_replicates(node: Any, connection: Any) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from heterofedsyn.hub.questions.answer import Answer
+    from heterofedsyn.hub.questions.kept import Drawn
 
 MOST_RELEASED = 100_000_000
 """Rows of one table or release folder, so that no slip of the finger exhausts a machine."""
@@ -135,33 +136,48 @@ class Release:
             UsageError: it is no question, with what to write instead.
         """
         from heterofedsyn.hub.questions.inquiry import put
-        from heterofedsyn.hub.questions.kept import Drawn
 
-        place = None if cache is None else Path(cache)
-        seed, total = self.run.seed, self.run.noisy_total
-        drawn = Drawn(self.schema, self.model, seed, total, replicates, place, watch)
+        if replicates < 2:
+            raise UsageError(
+                f"replicates ({replicates}) must be at least 2: intervals need several"
+            )
+        drawn = self._drawn(replicates, cache, watch)
         return put(sql, self.schema, self.model, drawn.tables, drawn.empty())
 
     def ask(self, sql: str, *, replicates: int = 20, cache: str | Path | None = None) -> Any:
         """The same as `answer`, as a pandas data frame with its notes in `attrs`."""
         return self.answer(sql, replicates=replicates, cache=cache).to_pandas()
 
-    def replicates(self, many: int = 20, seed: int = 0, rows: int | None = None) -> list[pa.Table]:
+    def replicates(
+        self,
+        many: int = 20,
+        seed: int = 0,
+        rows: int | None = None,
+        *,
+        cache: str | Path | None = None,
+        watch: Callable[[str], None] | None = None,
+    ) -> list[pa.Table]:
         """Tables like those of `sample`, each of another world that the noisy answers allow.
 
         Run an analysis on each, and `combine` the results.
-        """
-        from heterofedsyn.hub.questions.kept import MOST_REPLICATES
-        from heterofedsyn.hub.questions.replicates import draw
 
-        if not 1 <= many <= MOST_REPLICATES:
-            raise UsageError(f"replicates ({many}) must be in 1..{MOST_REPLICATES}")
+        Args:
+            cache: a folder that keeps them for the next program, as that of `answer`.
+            watch: is told while they are drawn, and if they cannot be kept.
+        """
         if seed < 0:
             raise UsageError(f"seed ({seed}) must be at least 0")
         wanted = None if rows is None else check_rows(rows)
-        return [
-            draw(self.schema, self.model, number, seed, rows=wanted).table for number in range(many)
-        ]
+        return self._drawn(many, cache, watch).whole(seed, wanted)
+
+    def _drawn(
+        self, replicates: int, cache: str | Path | None, watch: Callable[[str], None] | None
+    ) -> Drawn:
+        from heterofedsyn.hub.questions.kept import Drawn
+
+        place = None if cache is None else Path(cache)
+        seed, total = self.run.seed, self.run.noisy_total
+        return Drawn(self.schema, self.model, seed, total, replicates, place, watch)
 
     def save(
         self,
