@@ -14,21 +14,13 @@ from pathlib import Path
 import pytest
 
 from heterofedsyn.bench.paper import runner
-from heterofedsyn.bench.paper.experiments import (
-    EPSILONS,
-    ML,
-    SCORES,
-    TABLES,
-    TRANSPORT,
-    Cell,
-    Experiment,
-    chosen,
-    experiments,
-)
-from heterofedsyn.bench.paper.lookup import Lookup
+from heterofedsyn.bench.paper.experiments import EPSILONS, TABLES, Experiment, chosen, experiments
 from heterofedsyn.bench.paper.published import COUNTERPARTS, MEASURES, bound_rows, overall
 from heterofedsyn.bench.paper.render import write_page
-from heterofedsyn.bench.paper.results import (
+from heterofedsyn.bench.paper.runner import Request, memberships, plan_items
+from heterofedsyn.bench.resumable.cells import ML, SCORES, TRANSPORT, Cell
+from heterofedsyn.bench.resumable.lookup import Lookup
+from heterofedsyn.bench.resumable.results import (
     Block,
     Identity,
     Item,
@@ -36,7 +28,6 @@ from heterofedsyn.bench.paper.results import (
     read_figures,
     read_identity,
 )
-from heterofedsyn.bench.paper.runner import Request, memberships, plan_items
 from heterofedsyn.cli.app import run
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.hub import METHODS

@@ -93,6 +93,20 @@ def test_one_table_one_chart_and_how_rows_were_dealt(desk: Desk) -> None:
     shares = found["dealt"]["shares"]
     assert shares[0] == [1.0, 0.0]
     assert shares[2] == [0.0, 1.0]
+    assert found["verdict"] in " ".join(desk.out.split())
+    for epsilon in (1, 5):
+        errors = {
+            cell["method"]: cell["figures"]["tvd.two_way"]["mean"]
+            for cell in found["cells"]
+            if cell["epsilon"] == epsilon
+        }
+        best = min(errors, key=lambda method: errors[method])
+        assert any(
+            best in part and str(epsilon) in part.partition("at epsilon ")[2]
+            for part in found["verdict"].split(";")
+        )
+    assert "done, about" in desk.err
+    assert "wavetree at epsilon 5, draw 2 of 2" in desk.err
     compare(desk, "--split", "label", "--json")
     assert json.loads(desk.out) == found
     drawn = (desk.folder / "out" / "errors.svg").read_text()

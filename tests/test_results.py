@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from heterofedsyn.bench.paper.experiments import SCORES, Cell
-from heterofedsyn.bench.paper.results import Item
 from heterofedsyn.bench.paper.work import run_item
+from heterofedsyn.bench.resumable.cells import SCORES, Cell
+from heterofedsyn.bench.resumable.results import Item
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 

@@ -68,7 +68,7 @@ def compare(
     from heterofedsyn.bench.compare.running import compare as run
     from heterofedsyn.bench.compare.scoreboard import CHART, NOTICE, PAGE
     from heterofedsyn.bench.compare.trial import Trial
-    from heterofedsyn.cli._show import note, say_json, show_table
+    from heterofedsyn.cli._show import note, say, say_json, show_table
     from heterofedsyn.drawing import can_draw
     from heterofedsyn.sources import name_of
 
@@ -91,6 +91,8 @@ def compare(
     else:
         show_table(board.dealt_title, board.dealt_head, board.dealt_rows)
         show_table(board.title, board.head, board.rows)
+        if board.verdict:
+            say(board.verdict)
     note(NOTICE)
     drawn = f"{out / PAGE} and {out / CHART}" if can_draw() else f"{out / PAGE}, without a chart"
     note(f"results in {drawn}")

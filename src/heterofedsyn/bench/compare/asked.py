@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from heterofedsyn.bench.compare.trial import TABLE, Trial
-from heterofedsyn.bench.paper.experiments import ML, REAL, SCORES, Cell
-from heterofedsyn.bench.paper.results import Item
+from heterofedsyn.bench.resumable.cells import ML, REAL, SCORES, Cell
+from heterofedsyn.bench.resumable.results import Item
 from heterofedsyn.errors import PrivacyRefusal, SimulatedNoiseWarning, UsageError
 from heterofedsyn.evaluation.extra import need
 from heterofedsyn.evaluation.learning import Task
@@ -119,6 +119,16 @@ class Comparison:
         for method in self.methods:
             for epsilon in self.epsilons:
                 yield self.cell(method, epsilon)
+
+    def called(self, item: Item) -> str:
+        """What an item is to whoever waits for it."""
+        if item.cell.method == REAL:
+            return "real rows drawn anew"
+        learnt = "what models learn from " if item.kind == ML else ""
+        return (
+            f"{learnt}{item.cell.method} at epsilon {item.cell.epsilon:g}, "
+            f"draw {item.repetition + 1} of {self.seeds}"
+        )
 
     def items(self) -> list[Item]:
         """All work, one repetition of everything before the next: it may be cut short."""

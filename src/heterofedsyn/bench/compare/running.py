@@ -8,9 +8,9 @@ from heterofedsyn._files import check_no_link
 from heterofedsyn.bench.compare.asked import Comparison
 from heterofedsyn.bench.compare.dealt import Dealt
 from heterofedsyn.bench.compare.scoreboard import FILES, Scoreboard
-from heterofedsyn.bench.paper.lookup import Lookup
-from heterofedsyn.bench.paper.results import opened
-from heterofedsyn.bench.paper.runner import Note, carry_out
+from heterofedsyn.bench.resumable.carrying import Note, Telling, carry_out
+from heterofedsyn.bench.resumable.lookup import Lookup
+from heterofedsyn.bench.resumable.results import opened
 from heterofedsyn.errors import HeterofedsynError
 
 
@@ -33,12 +33,12 @@ def compare(
         for name in FILES:
             (out / name).unlink(missing_ok=True)
     with opened(out, question, {}, "name another --out, or replace it with --overwrite") as results:
-        ended = carry_out(asked.items(), results, asked.trial, jobs, note)
+        ended = carry_out(asked.items(), results, asked.trial, jobs, Telling(note, asked.called))
         board = Scoreboard(asked, question, dealt, Lookup.read(out).of_seeds(asked.noise_seeds))
         board.write(out)
     if ended.failures:
         raise HeterofedsynError(
-            f"{len(ended.failures)} of {ended.items} items failed, the rest is kept; run again to "
+            f"{len(ended.failures)} of {ended.items} runs failed, the rest is kept; run again to "
             "try them once more"
         )
     return board

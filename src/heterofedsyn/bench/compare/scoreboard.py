@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from heterofedsyn._files import file_written_whole
 from heterofedsyn.bench.compare.asked import Comparison, Question
 from heterofedsyn.bench.compare.dealt import Dealt
-from heterofedsyn.bench.paper.experiments import Cell
-from heterofedsyn.bench.paper.lookup import Lookup, number
-from heterofedsyn.bench.paper.results import CLOSING
+from heterofedsyn.bench.resumable.cells import Cell
+from heterofedsyn.bench.resumable.lookup import Lookup, number
+from heterofedsyn.bench.resumable.results import CLOSING
 from heterofedsyn.drawing import SERIES, SOFT, can_draw, figure, svg
 from heterofedsyn.evaluation.learning import Task
 from heterofedsyn.hub import METHODS
@@ -37,6 +37,12 @@ MEASURES = {
 """Errors, of which 0 is best: total variation, and queries of two conditions."""
 
 LEARNT = "ml.average"
+
+CLOSENESS = "tvd.two_way"
+"""What a verdict looks at, where a table has pairs."""
+
+CLEAR = 2.0
+"""Standard errors of a difference from which it counts."""
 
 Row = tuple[str, ...]
 
@@ -104,6 +110,35 @@ class Scoreboard:
         """What the table shows."""
         return f"Distance from the real rows, mean ± standard error of {self.comparison.seeds}"
 
+    @property
+    def verdict(self) -> str:
+        """Which method has the least error at each epsilon, in one line; empty for one method."""
+        if len(self.comparison.methods) < 2:
+            return ""
+        metric = CLOSENESS if CLOSENESS in self.measures else next(iter(self.measures))
+        told: dict[str, list[str]] = {}
+        for epsilon in self.comparison.epsilons:
+            told.setdefault(self._winner(metric, epsilon), []).append(f"{epsilon:g}")
+        won = "; ".join(f"at epsilon {', '.join(own)} {who}" for who, own in told.items())
+        return f"Least {self.measures[metric]} (0 is best): {won}."
+
+    def _winner(self, metric: str, epsilon: float) -> str:
+        """The method with the least error, if chance does not explain it."""
+        means = {
+            _called(method): mean
+            for method in self.comparison.methods
+            if (mean := self.lookup.mean(self.comparison.cell(method, epsilon), metric))
+        }
+        if len(means) < 2:
+            return "no two methods to compare"
+        (best, least), (_, second), *_ = sorted(means.items(), key=lambda own: own[1].value)
+        errors = [_error(mean.deviation, mean.repetitions) for mean in (least, second)]
+        if errors[0] is None or errors[1] is None:
+            return f"{best}, of a single draw of noise (more with --seeds)"
+        if second.value - least.value < CLEAR * math.hypot(errors[0], errors[1]):
+            return f"{best}, but the next is too close to tell apart"
+        return best
+
     def as_dict(self) -> dict[str, Any]:
         """All of it for programs."""
         asked = self.comparison
@@ -117,6 +152,7 @@ class Scoreboard:
                 {"method": cell.method, "epsilon": cell.epsilon, **self._figures(cell)}
                 for cell in asked.cells()
             ],
+            "verdict": self.verdict,
             "floor": self._figures(asked.floor)["figures"],
             "dealt": asdict(self.dealt),
         }
@@ -184,7 +220,8 @@ class Scoreboard:
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width">'
             f"<title>Methods compared</title><style>{_STYLE}</style></head><body>"
-            f"<h1>Methods compared</h1><p>{html.escape(NOTICE)}</p>{drawn}{body}</body></html>\n"
+            f"<h1>Methods compared</h1><p>{html.escape(NOTICE)}</p>"
+            f"<p>{html.escape(self.verdict)}</p>{drawn}{body}</body></html>\n"
         )
 
     def _shown(self, cell: Cell) -> list[str]:

@@ -9,9 +9,9 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from heterofedsyn.bench.paper.experiments import ML, REAL, SCORES
-from heterofedsyn.bench.paper.results import Block, Item, Value
-from heterofedsyn.bench.paper.work import block_of, kept_of, study_of
+from heterofedsyn.bench.resumable.cells import ML, REAL, SCORES
+from heterofedsyn.bench.resumable.results import Block, Item, Value
+from heterofedsyn.bench.resumable.scored import block_of, kept_of, study_of
 from heterofedsyn.errors import DataError
 from heterofedsyn.evaluation import Evaluator, cache_folder
 from heterofedsyn.schema import Schema

@@ -10,8 +10,9 @@ from heterofedsyn._files import check_no_link
 from heterofedsyn.bench.benchmark_tables import data_folder, need_data
 from heterofedsyn.bench.paper.experiments import chosen
 from heterofedsyn.bench.paper.render import write_page
-from heterofedsyn.bench.paper.results import Identity, read_identity
-from heterofedsyn.bench.paper.runner import Note, Request, run
+from heterofedsyn.bench.paper.runner import Request, run
+from heterofedsyn.bench.resumable.carrying import Note
+from heterofedsyn.bench.resumable.results import Identity, read_identity
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.evaluation.extra import need
 

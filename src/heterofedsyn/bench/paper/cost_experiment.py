@@ -10,7 +10,8 @@ from typing import TypeVar
 import numpy as np
 
 from heterofedsyn.bench.benchmark_tables import random_table
-from heterofedsyn.bench.paper.experiments import CONVERSION, DELTA, RANDOM, Cell
+from heterofedsyn.bench.paper.experiments import CONVERSION, DELTA, RANDOM
+from heterofedsyn.bench.resumable.cells import Cell
 from heterofedsyn.hub import Release, Request, converse, make_method
 from heterofedsyn.hub.conversation import Conversation
 from heterofedsyn.hub.methods.base import Method, settings_of

@@ -10,10 +10,11 @@ import numpy as np
 
 from heterofedsyn._arrays import Floats
 from heterofedsyn._files import file_written_whole
-from heterofedsyn.bench.paper.experiments import RANDOM, Cell, Experiment
-from heterofedsyn.bench.paper.lookup import Lookup
+from heterofedsyn.bench.paper.experiments import RANDOM, Experiment
 from heterofedsyn.bench.paper.published import COUNTERPARTS, MEASURES, Measure, overall
 from heterofedsyn.bench.paper.work import private_files, schema_of, synthesize
+from heterofedsyn.bench.resumable.cells import Cell
+from heterofedsyn.bench.resumable.lookup import Lookup
 from heterofedsyn.drawing import INK, LINE, SERIES, SOFT, figure, svg
 from heterofedsyn.evaluation import read_real, read_synthetic
 from heterofedsyn.evaluation.rows import Rows

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heterofedsyn.bench.paper.experiments import Experiment, experiments
-from heterofedsyn.bench.paper.lookup import Lookup
-from heterofedsyn.bench.paper.results import Identity
+from heterofedsyn.bench.resumable.lookup import Lookup
+from heterofedsyn.bench.resumable.results import Identity
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from heterofedsyn.bench.paper.experiments import EPSILONS, REAL, TABLES, Cell
+from heterofedsyn.bench.paper.experiments import EPSILONS, TABLES
 from heterofedsyn.bench.paper.material import Page, markdown
 from heterofedsyn.bench.paper.published import COUNTERPARTS, MEASURES, Measure, overall
+from heterofedsyn.bench.resumable.cells import REAL, Cell
 from heterofedsyn.hub import METHODS
 from heterofedsyn.privacy.trust import SecureAggregation
 

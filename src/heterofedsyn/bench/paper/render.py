@@ -7,12 +7,12 @@ from pathlib import Path
 from heterofedsyn._files import file_written_whole
 from heterofedsyn.bench.paper.experiments import experiments
 from heterofedsyn.bench.paper.figures import write_figures
-from heterofedsyn.bench.paper.lookup import Lookup
 from heterofedsyn.bench.paper.material import Page
 from heterofedsyn.bench.paper.overall import overall_section
 from heterofedsyn.bench.paper.published import citation
-from heterofedsyn.bench.paper.results import Identity
 from heterofedsyn.bench.paper.sections import SECTIONS
+from heterofedsyn.bench.resumable.lookup import Lookup
+from heterofedsyn.bench.resumable.results import Identity
 from heterofedsyn.drawing import can_draw
 from heterofedsyn.errors import UsageError
 

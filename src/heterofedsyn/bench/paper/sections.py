@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from heterofedsyn.bench.paper.experiments import RANDOM, Cell
+from heterofedsyn.bench.paper.experiments import RANDOM
 from heterofedsyn.bench.paper.material import Page, markdown
 from heterofedsyn.bench.paper.published import MEASURES, bound_rows
+from heterofedsyn.bench.resumable.cells import Cell
 
 
 def _three(page: Page, name: str, what: str, label: dict[Cell, str]) -> list[str]:

@@ -9,8 +9,8 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from heterofedsyn.bench.paper.experiments import Cell
-from heterofedsyn.bench.paper.results import REFUSED, Figure, kind_of, read_figures
+from heterofedsyn.bench.resumable.cells import Cell
+from heterofedsyn.bench.resumable.results import REFUSED, Figure, kind_of, read_figures
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 
 from heterofedsyn._files import check_place, file_written_whole
 from heterofedsyn._version import __version__
-from heterofedsyn.bench.paper.experiments import COST, ML, SCORES, TRANSPORT, Cell
+from heterofedsyn.bench.resumable.cells import COST, ML, SCORES, TRANSPORT, Cell
 from heterofedsyn.errors import DataError, HeterofedsynError, UsageError
 
 COLUMNS = (
