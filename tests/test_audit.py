@@ -461,7 +461,8 @@ def test_a_study_that_is_summed_leaves_agents_to_built_in_ones(own_study: StudyC
 
 
 def test_the_command_audits_a_study(desk: Desk, layers: pytest.MonkeyPatch) -> None:
-    assert desk.run("study", "new", *STUDY, "--delta", "1e-7", "--out", "study.toml") == 0
+    named = (*STUDY, "--delta", "1e-7", "--title", "Falls at night")
+    assert desk.run("study", "new", *named, "--out", "study.toml") == 0
     fingerprint = Study.load(desk.folder / "study.toml").fingerprint
     assert desk.run("audit", "--study", "study.toml", "--layer", "ledger", "--json") == 0
     found = json.loads(desk.out)
@@ -471,7 +472,7 @@ def test_the_command_audits_a_study(desk: Desk, layers: pytest.MonkeyPatch) -> N
     command = ("audit", "--study", "study.toml", "--layer", "ledger", "--html", "audit.html")
     assert desk.run(*command) == 0
     page = (desk.folder / "audit.html").read_text("utf-8")
-    assert fingerprint in page
+    assert f"“Falls at night” ({fingerprint})" in page
     assert "checks held, of built-in studies:" in page
     assert "Not tried with it" in page
     desk.run("audit", "--study", "s.toml")

@@ -82,6 +82,8 @@ class Audit:
     """What was done with that study, layer by layer."""
     untried: tuple[str, ...] = ()
     """What was done with built-in studies instead, or not at all, and why."""
+    title: str = ""
+    """What that study is called, if it says so."""
 
     @property
     def passed(self) -> bool:

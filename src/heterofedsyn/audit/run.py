@@ -6,6 +6,8 @@ import resource
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 
+from msgspec import UnsetType
+
 from heterofedsyn._version import __version__
 from heterofedsyn.audit import coupling, game, histories, noise, sums
 from heterofedsyn.audit.cases import Case
@@ -82,7 +84,10 @@ def audit(
     if case is None:
         return Audit(*made)
     asked = layers or [*LAYERS]
-    return Audit(*made, case.study.fingerprint, *seen(case, effort, asked))
+    tried, untried = seen(case, effort, asked)
+    about = case.study.plan.about
+    title = "" if isinstance(about, UnsetType) else about.title
+    return Audit(*made, case.study.fingerprint, tried, untried, title)
 
 
 def seen(

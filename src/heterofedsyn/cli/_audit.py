@@ -22,7 +22,7 @@ def show(audit: Audit) -> None:
         for finding in verdict.findings:
             say(f"  {'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.figure}")
     if audit.study:
-        say(f"study {audit.study}")
+        say(f"study {_study(audit)}")
         for mark, lines in (("tried", audit.tried), ("not tried", audit.untried)):
             for line in lines:
                 say(f"  {mark}  {line}")
@@ -114,7 +114,7 @@ def _points(audit: Audit) -> list[tuple[str, str]]:
     points.append(
         (
             "Looked at",
-            f"Your study {audit.study}, on invented rows: {'; '.join(audit.tried) or 'nothing'}."
+            f"Your study {_study(audit)}, on invented rows: {'; '.join(audit.tried) or 'nothing'}."
             if audit.study
             else "Built-in studies of invented people, not a study of yours (audit --study does).",
         )
@@ -129,6 +129,11 @@ def _points(audit: Audit) -> list[tuple[str, str]]:
         )
     )
     return points
+
+
+def _study(audit: Audit) -> str:
+    """The study by its title, if it has one, and its fingerprint."""
+    return f"“{audit.title}” ({audit.study})" if audit.title else audit.study
 
 
 def _of_what(audit: Audit) -> str:
