@@ -23,7 +23,7 @@ from heterofedsyn.schema.rules import Determines
 Quote: TypeAlias = Callable[[str], str]
 """A stranger's words as a writer shows them."""
 
-MOST_VALUES, MOST_PAIRS = 200, 50
+MOST_VALUES, MOST_PAIRS = 200, 6
 """That are listed; those after them are counted."""
 
 _LISTED = BooleanColumn | CategoricalColumn
@@ -181,7 +181,10 @@ def limits(release: Release, quote: Quote) -> list[str]:
     )
     if others:
         names = [" with ".join(map(quote, pair)) for pair in others]
-        lines.append(f"Not measured together: {listed(names, 'pair', MOST_PAIRS)}.")
+        lines.append(
+            f"Not measured together: {listed(names, 'pair', MOST_PAIRS)}; the data dictionary says "
+            "for each column with which others it was measured."
+        )
     lines.append(
         "What holds between three or more columns at once was not measured, unless it is a rule "
         "of the schema or follows from pairs."
