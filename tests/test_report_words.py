@@ -33,7 +33,6 @@ from heterofedsyn.report.glossary import TERMS
 from heterofedsyn.report.sites import marked
 from heterofedsyn.report.verdicts import (
     CAREFUL,
-    Bars,
     Word,
     column_verdicts,
     judged,
@@ -120,7 +119,7 @@ def test_more_noise_never_makes_a_verdict_better(
     labels = tuple(map(str, range(shares.size)))
     words = [*Word]
     less, worse = (
-        judged("c", Bars(labels, shares / shares.sum(), errors * times)) for times in (1.0, more)
+        judged("c", labels, shares / shares.sum(), errors * times) for times in (1.0, more)
     )
     assert words.index(less.word) <= words.index(worse.word)
     assert less.noise <= worse.noise

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from heterofedsyn import FederatedSynthesizer
-from heterofedsyn.report.attributes import released_counts
-from heterofedsyn.report.bars import Display
+from heterofedsyn.report.bars import Display, released_counts
 from heterofedsyn.report.verdicts import Word, column_verdicts
 from heterofedsyn.schema import Schema, encode
 from heterofedsyn.sources import open_source

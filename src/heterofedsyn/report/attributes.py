@@ -11,7 +11,7 @@ from heterofedsyn._arrays import Floats
 from heterofedsyn._words import count, percent
 from heterofedsyn.evaluation.binning import Numeric
 from heterofedsyn.hub.release import Release
-from heterofedsyn.report.bars import Display, describe
+from heterofedsyn.report.bars import Display, bars_of, describe, total_of
 from heterofedsyn.report.blocks import Block, Gallery, Picture, Section, Table, Text
 from heterofedsyn.schema import DateColumn, DatetimeColumn, IntegerColumn
 from heterofedsyn.schema.labels import is_whole, moment_of, number_of, unit_of, value_text
@@ -32,7 +32,7 @@ def attribute_section(release: Release) -> Section:
     label = release.schema.label
     order = sorted(names, key=lambda name: name != label)
     drawn = order[:MOST_DRAWN]
-    total = sum(targets.estimates.total for targets in release.model.targets)
+    total = total_of(release)
     blocks: list[Block] = [
         Text(
             "Each picture is one column as the model knows it: the share of rows per bar, in the "
@@ -44,15 +44,15 @@ def attribute_section(release: Release) -> Section:
             "the numbers below each picture are the shares themselves."
         ),
         Text(
-            "In Python, release.accuracy((“column”,)).standard_error gives the standard error of "
-            "every value of a column, and with two names that of a measured pair."
+            "In Python, release.accuracy('column') gives the standard error of every value of a "
+            "column, and release.accuracy(('one', 'other')) that of a measured pair."
         ),
         Gallery(tuple(attribute_picture(release, n, i, total) for i, n in enumerate(drawn))),
     ]
     if len(drawn) < len(order):
         rest = order[MOST_DRAWN:]
         blocks.append(Text(f"The first {len(drawn)} of {len(order)} columns are drawn."))
-        rows = tuple(_line(release, name, total) for name in rest)
+        rows = tuple(_line(release, name) for name in rest)
         head = ("column", "most frequent", "share", "± 2 standard errors")
         blocks.append(Table("Columns that are not drawn", head, rows, words=2))
     return Section("attributes", "One column at a time", tuple(blocks))
@@ -63,10 +63,8 @@ def attribute_picture(
 ) -> Picture:
     """One attribute's bars; with real counts per value, those as dots."""
     column = release.schema.column(name)
-    counts = released_counts(release, name)
-    display = Display.of(column, counts)
-    shown = grouped(counts, display.groups) / total
-    errors = 2 * release.accuracy((name,), groups=display.groups.tolist()).standard_error / total
+    bars = bars_of(release, name)
+    display, shown, errors = bars.display, bars.shares, 2 * bars.errors
     truth = None if real is None else grouped(real, display.groups) / max(1.0, real.sum())
     kind = "real" if real is not None else "attribute"
     figure_name = f"fig-{kind}-{place}"
@@ -114,23 +112,14 @@ def attribute_picture(
     return Picture(figure_name, name, svg, caption, numbers)
 
 
-def released_counts(release: Release, name: str) -> Floats:
-    """An attribute's counts after the noise was dealt with, over all populations."""
-    counts = [targets.estimates.fitted(name) for targets in release.model.targets]
-    return np.asarray(np.sum(counts, axis=0), np.float64)
-
-
-def _line(release: Release, name: str, total: float) -> tuple[str, ...]:
-    counts = released_counts(release, name)
-    display = Display.of(release.schema.column(name), counts)
-    shown = grouped(counts, display.groups) / total
-    errors = release.accuracy((name,), groups=display.groups.tolist()).standard_error
-    best = int(np.argmax(shown))
+def _line(release: Release, name: str) -> tuple[str, ...]:
+    bars = bars_of(release, name)
+    best = int(np.argmax(bars.shares))
     return (
         name,
-        display.labels[best],
-        percent(float(shown[best])),
-        percent(2 * float(errors[best]) / total),
+        bars.display.labels[best],
+        percent(float(bars.shares[best])),
+        percent(2 * float(bars.errors[best])),
     )
 
 

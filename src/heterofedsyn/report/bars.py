@@ -11,6 +11,7 @@ import numpy as np
 from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn._words import count
 from heterofedsyn.evaluation.binning import Numeric
+from heterofedsyn.hub.release import Release
 from heterofedsyn.schema import BooleanColumn, CategoricalColumn, Column, DatetimeColumn
 from heterofedsyn.schema.labels import (
     is_whole,
@@ -19,6 +20,7 @@ from heterofedsyn.schema.labels import (
     value_text,
     words_of,
 )
+from heterofedsyn.synthesis.grid import grouped
 
 MOST_BARS = 24
 """Stretches of an ordered attribute that are drawn."""
@@ -95,6 +97,35 @@ class Display:
         return cls(groups, tuple(labels), edges, single, column.nullable)
 
 
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """The bars of one attribute: their shares of all rows, and the standard errors of these."""
+
+    display: Display
+    shares: Floats
+    errors: Floats
+
+
+def bars_of(release: Release, name: str) -> Bars:
+    """The bars of an attribute as the model knows it."""
+    counts = released_counts(release, name)
+    display = Display.of(release.schema.column(name), counts)
+    errors = release.accuracy((name,), groups=display.groups.tolist()).standard_error
+    total = total_of(release)
+    return Bars(display, grouped(counts, display.groups) / total, errors / total)
+
+
+def released_counts(release: Release, name: str) -> Floats:
+    """An attribute's counts after the noise was dealt with, over all populations."""
+    counts = [targets.estimates.fitted(name) for targets in release.model.targets]
+    return np.asarray(np.sum(counts, axis=0), np.float64)
+
+
+def total_of(release: Release) -> float:
+    """How many rows the model tells of."""
+    return sum(targets.estimates.total for targets in release.model.targets)
+
+
 def _span(column: Numeric, low: float, high: float) -> str:
     """What a bar stands for."""
     end = high - unit_of(column) if is_whole(column) else high
@@ -107,6 +138,8 @@ def describe(column: Column) -> str:
     """The kind of a column and what it may hold."""
     if isinstance(column, Numeric):
         low, high = (value_text(column, number_of(v)) for v in (column.min, column.max))
-        return f"{column.kind}, {low} to {high} in {count(column.bins or 1, 'bin')}"
+        bins, declared = column.grid.layout.bins, column.bins or 1
+        cut = f" ({declared:,} in the schema, cut by its rules)" if bins != declared else ""
+        return f"{column.kind}, {low} to {high} in {count(bins, 'bin')}{cut}"
     ordered = "ordered, " if isinstance(column, CategoricalColumn) and column.ordered else ""
     return f"{column.kind}, {ordered}{count(len(words_of(column)), 'value')}"

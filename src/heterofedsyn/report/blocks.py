@@ -48,6 +48,24 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Folded:
+    """A table that is shown to whoever asks for it."""
+
+    kind: ClassVar[str] = "folded"
+
+    table: Table
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The title of what follows within a chapter."""
+
+    kind: ClassVar[str] = "heading"
+
+    words: str
+
+
+@dataclass(frozen=True)
 class Picture:
     """A drawing, how to read it, and the numbers behind it."""
 
@@ -116,7 +134,18 @@ class Glossary:
 
 
 Block: TypeAlias = (
-    Text | Warn | Facts | Table | Picture | Gallery | Halves | Points | Marked | Glossary
+    Text
+    | Warn
+    | Facts
+    | Table
+    | Folded
+    | Heading
+    | Picture
+    | Gallery
+    | Halves
+    | Points
+    | Marked
+    | Glossary
 )
 
 

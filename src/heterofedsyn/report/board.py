@@ -14,7 +14,7 @@ from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.release.run_record import large_delta
 from heterofedsyn.hub.release.statement import PrivacyStatement
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.report.blocks import Block, Halves, Points, Section, Table, Text, Warn
+from heterofedsyn.report.blocks import Block, Halves, Heading, Points, Section, Table, Text, Warn
 from heterofedsyn.report.chances import (
     formula_of,
     in_hundred,
@@ -55,7 +55,11 @@ class Agreed:
 
 def board_section(release: Release, agreed: Sequence[Agreed] = ()) -> Section:
     """Everything a board asks, as one chapter of a report."""
-    every = [block for section in board_sections(release, agreed) for block in section.blocks]
+    every = [
+        block
+        for section in board_sections(release, agreed)
+        for block in (Heading(section.title), *section.blocks)
+    ]
     blocks = tuple(block for block in every if not isinstance(block, Warn))  # a report has its own
     return Section("board", "For ethics and data protection boards", blocks)
 
@@ -94,8 +98,8 @@ def _short(release: Release) -> Points:
             (
                 "Promise",
                 f"Epsilon {statement.epsilon:g} for every {statement.whom}, a "
-                f"{strength(statement.epsilon)} promise: whether somebody is in the data, the best "
-                f"attacker guesses right {in_thousand(most_right(statement.rho))}.",
+                f"{strength(statement.epsilon)} promise: whether one {statement.whom} is in the "
+                f"data, the best attacker guesses right {in_thousand(most_right(statement.rho))}.",
             ),
         ]
     large = large_delta(statement.delta, release.run.noisy_total)

@@ -42,7 +42,10 @@ def board_report(folder: str | Path, agreed: Sequence[Agreed] = ()) -> str:
     """What a board asks, on two sheets of paper, from the release and its receipts."""
     drawing.check_drawing()
     release = load(Path(folder))
-    sections = (*board_sections(release, agreed), glossary_section(board=True))
+    sections = (
+        *board_sections(release, agreed),
+        glossary_section(release.privacy.whom, board=True),
+    )
     page = Page(
         title=title_of(release, "For the board: a synthetic table"),
         lead=(
@@ -99,7 +102,7 @@ def _page(
         site_section(release),
         checks,
         *private,
-        glossary_section(),
+        glossary_section(release.privacy.whom),
         manifest_section(release, folder),
     )
     lead = (

@@ -11,7 +11,7 @@ import numpy as np
 from heterofedsyn._words import count, percent
 from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.release.synthetic import SyntheticRows
-from heterofedsyn.report.attributes import released_counts
+from heterofedsyn.report.bars import released_counts
 from heterofedsyn.report.blocks import Block, Section, Table, Text, Warn
 from heterofedsyn.schema import (
     CategoricalColumn,
@@ -139,7 +139,11 @@ def _rules(schema: Schema, rows: SyntheticRows) -> tuple[Block, ...]:
         for number, rule in enumerate(schema.rules, start=1)
     )
     table = Table(
-        "Every rule of the schema", ("rule", "says", "rows that break it"), lines, words=2
+        "Every rule of the schema",
+        ("rule", "says", "rows that break it"),
+        lines,
+        words=2,
+        longest=1_000,
     )
     if broken:
         return Warn("The table holds rows that a rule of the schema excludes."), table

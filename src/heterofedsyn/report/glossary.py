@@ -14,6 +14,7 @@ class Term:
     """A word, how else it is written, and what it means.
 
     Attributes:
+        meaning: with {whom} for whom the guarantee protects.
         board: whether the board's page explains it too.
     """
 
@@ -31,8 +32,8 @@ class Term:
 TERMS = (
     Term(
         "epsilon",
-        "How much the data of one person, or one record, may change what is published: at most by "
-        "a factor of e^epsilon (2.7 for 1) in the chance of any outcome. Smaller is safer and "
+        "How much one {whom} may change what is published: at most by a factor of "
+        "e^epsilon (2.7 for 1) in the chance of any outcome. Smaller is safer and "
         "noisier. 1 or less is strong, above 3 is weak.",
         board=True,
     ),
@@ -50,7 +51,7 @@ TERMS = (
     ),
     Term(
         "budget",
-        "What all answers about one person's data may cost together. Each answer is paid for from "
+        "What all answers about one {whom} may cost together. Each answer is paid for from "
         "it, the more accurate the dearer, and when it is spent no more is answered.",
         board=True,
     ),
@@ -121,7 +122,11 @@ TERMS = (
 )
 
 
-def glossary_section(*, board: bool = False) -> Section:
-    """All words, or those that a board meets."""
-    items = tuple((term.name, term.word, term.meaning) for term in TERMS if term.board or not board)
+def glossary_section(whom: str, *, board: bool = False) -> Section:
+    """All words, or those that a board meets; of a guarantee for every record or person."""
+    items = tuple(
+        (term.name, term.word, term.meaning.replace("{whom}", whom))
+        for term in TERMS
+        if term.board or not board
+    )
     return Section("glossary", "What the words mean", (Glossary(items),))

@@ -16,6 +16,12 @@ from heterofedsyn.report.blocks import Block, Picture, Section, Table, Text
 from heterofedsyn.report.heat import MOST_NAMES, heat_map
 
 TITLE = "How sites differ"
+MATTERS = 0.1
+"""Distance from which a difference is marked: as if 7 in 100 rows had another value."""
+
+MOST_NAMED = 3
+"""Differences of each site that are named."""
+
 CHANCE = 0.05
 """Chance of any mark at all where all rows come from one population."""
 
@@ -29,7 +35,8 @@ def site_section(release: Release) -> Section:
     shown = differences[:MOST_NAMES]
     values = np.array([[d.distance for d in site.attributes] for site in shown]).T
     noise = np.array([[d.noise for d in site.attributes] for site in shown]).T
-    clear = marked(differences)
+    sizes = np.array([[d.distance for d in site.attributes] for site in differences]).T
+    clear = marked(differences) & (sizes >= MATTERS)
     strongest = np.argsort(-values.max(axis=1, initial=0.0), kind="stable")[:MOST_NAMES]
     places = sorted(int(i) for i in strongest)
     blocks: list[Block] = [
@@ -37,21 +44,25 @@ def site_section(release: Release) -> Section:
             "Each site is compared with all other sites together, column by column, from the noisy "
             "answers that everyone may see under trust local; this cost no further budget. A "
             "distance of 0 means alike, and the largest possible is 1.41 (two sites with one value "
-            "each, another one). What chance adds on average was taken off: the noise, and the "
+            f"each, another one); {MATTERS:g} is as if 7 in 100 rows had another value. What "
+            "chance adds on average was taken off: the noise, and the "
             "luck of which rows a site happens to hold."
         ),
         Table(
             "Rows of each site (noisy)",
-            ("site", "rows", "± 2 standard errors", "columns marked"),
+            ("site", "differs most in (distance)", "rows", "± 2 standard errors", "marked"),
             tuple(
                 (
                     site.site,
+                    _most_different(site),
                     f"{site.total:,}",
                     f"{2 * site.total_error:,.0f}",
                     f"{int(own.sum())} of {len(site.attributes)}",
                 )
                 for site, own in zip(differences, clear.T, strict=True)
             ),
+            words=2,
+            longest=200,
         ),
     ]
     if places:
@@ -73,7 +84,7 @@ def site_section(release: Release) -> Section:
             values[places],
             "distance of distributions",
             marks,
-            "more than chance explains",
+            f"at least {MATTERS:g}, beyond chance",
         )
         rows = tuple(
             (drawing.short(names[i], 40), site.site, f"{values[i, c]:.4f}", f"{noise[i, c]:.4f}")
@@ -84,17 +95,24 @@ def site_section(release: Release) -> Section:
         )
         caption = (
             "Colour: Euclidean distance between the distribution of a column at one site and at "
-            "all others, over at most eight groups of values. A dot marks what neither noise nor "
-            f"luck explains, corrected for all {clear.size:,} comparisons (Holm): if the rows of "
-            "all sites came one by one from one population, the chance of any dot at all would be "
-            f"about {100 * CHANCE:g} %. Colour says how much a difference matters, a dot only "
-            "that it is there."
+            f"all others, over at most eight groups of values. A dot marks a distance of at least "
+            f"{MATTERS:g} that neither noise nor luck explains, corrected for all {clear.size:,} "
+            "comparisons (Holm): if the rows of all sites came one by one from one population, the "
+            f"chance of any dot at all would be at most about {100 * CHANCE:g} %. Smaller "
+            "differences may be real too, and matter less."
         )
         head = ("column", "site", "distance", "chance level")
         blocks.append(Picture("fig-sites", title, svg, caption, Table(title, head, rows, words=2)))
     if len(differences) > len(shown):
         blocks.append(Text(f"The first {len(shown)} of {len(differences)} sites are drawn."))
     return Section("sites", TITLE, tuple(blocks))
+
+
+def _most_different(site: SiteSummary) -> str:
+    """The columns in which a site differs most, with the size of each difference."""
+    ranked = sorted(site.attributes, key=lambda each: -each.distance)[:MOST_NAMED]
+    named = [f"{drawing.short(each.name, 40)} {each.distance:.2f}" for each in ranked]
+    return ", ".join(named)
 
 
 def marked(differences: Sequence[SiteSummary]) -> NDArray[np.bool_]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from heterofedsyn import drawing
 from heterofedsyn._words import count, percent
 from heterofedsyn.hub.release import Release
-from heterofedsyn.report.blocks import Block, Marked, Points, Section, Text, Warn
+from heterofedsyn.report.blocks import Block, Folded, Marked, Points, Section, Table, Text, Warn
 from heterofedsyn.report.chances import in_thousand, most_right
 from heterofedsyn.report.heat import both
 from heterofedsyn.report.privacy import SIMULATED
@@ -36,7 +36,10 @@ def summary_section(release: Release) -> Section:
     """Verdicts, pairs to trust, what was not measured, and the guarantee in one line."""
     verdicts = column_verdicts(release)
     blocks: list[Block] = [Warn(SIMULATED)] if release.privacy.simulated_noise else []
-    blocks.append(Points(tuple(_points(release, verdicts))))
+    trusted = trusted_pairs(release)
+    blocks.append(Points(tuple(_points(release, verdicts, trusted))))
+    if len(trusted) > MOST_NAMED:
+        blocks.append(Folded(_trusted(trusted)))
     for word in Word:
         own = [verdict for verdict in verdicts if verdict.word is word]
         if own:
@@ -54,8 +57,15 @@ def summary_section(release: Release) -> Section:
     return Section("verdicts", "What this table is good for", tuple(blocks))
 
 
-def _points(release: Release, verdicts: Sequence[Verdict]) -> list[tuple[str, str]]:
-    trusted = trusted_pairs(release)
+def _trusted(trusted: Mapping[Clique, float]) -> Table:
+    rows = tuple((both(pair), percent(noise)) for pair, noise in trusted.items())
+    head = ("pair", "rows that noise puts into a wrong cell")
+    return Table(f"All {count(len(trusted), 'pair')} that can be trusted", head, rows)
+
+
+def _points(
+    release: Release, verdicts: Sequence[Verdict], trusted: Mapping[Clique, float]
+) -> list[tuple[str, str]]:
     measured = [*release.model.pairs]
     points = purpose_of(release)
     points.append(("Good for", _good_for(verdicts, trusted)))
@@ -66,7 +76,7 @@ def _points(release: Release, verdicts: Sequence[Verdict]) -> list[tuple[str, st
     return points
 
 
-def _good_for(verdicts: Sequence[Verdict], trusted: dict[Clique, float]) -> str:
+def _good_for(verdicts: Sequence[Verdict], trusted: Mapping[Clique, float]) -> str:
     good = sum(verdict.word is Word.GOOD for verdict in verdicts)
     rough = sum(verdict.word is Word.ROUGH for verdict in verdicts)
     words = [
@@ -143,8 +153,7 @@ def _guarantee(release: Release) -> str:
         return "None, since the noise can be undone: not to be published if the people are real."
     unit = statement.whom
     return (
-        f"Epsilon {statement.epsilon:g} for every {unit}: who wants to know whether somebody’s "
-        f"{'data are' if unit == 'record' else 'rows are'} in it, and knows everything else, "
-        f"guesses right {in_thousand(most_right(statement.rho))}. All files of the release, "
-        "report.html among them, may be published."
+        f"Epsilon {statement.epsilon:g} for every {unit}: who wants to know whether one {unit} is "
+        f"in it, and knows everything else, guesses right {in_thousand(most_right(statement.rho))}"
+        ". All files of the release, report.html among them, may be published."
     )

@@ -13,11 +13,9 @@ from heterofedsyn import drawing
 from heterofedsyn._arrays import Floats
 from heterofedsyn._words import percent
 from heterofedsyn.hub.release import Release
-from heterofedsyn.report.attributes import released_counts
-from heterofedsyn.report.bars import Display
+from heterofedsyn.report.bars import bars_of
 from heterofedsyn.report.pair_noise import expected_noise, mean_noise
 from heterofedsyn.schema import Clique
-from heterofedsyn.synthesis.grid import grouped
 
 MOST_GOOD = 0.015
 """Share of rows that noise puts into the wrong bar of a good column, at most."""
@@ -60,60 +58,37 @@ class Verdict:
     blur: float
 
 
-@dataclass(frozen=True, eq=False)
-class Bars:
-    """The bars of a column as they are drawn: their shares and standard errors, of all rows."""
-
-    labels: tuple[str, ...]
-    shares: Floats
-    errors: Floats
-
-    @property
-    def noise(self) -> float:
-        """The total variation distance from the truth that noise is expected to cause.
-
-        A bar is off by 0.8 standard errors on average as it came. A bar that is smaller than its
-        standard error was shrunk towards what its neighbours say, so it counts for less.
-        """
-        weights = np.sqrt(self.shares / np.maximum(self.shares + self.errors, 1e-300))
-        return min(1.0, mean_noise(self.errors * weights))
-
-    @property
-    def spread(self) -> float:
-        """The share of rows outside the most frequent bar."""
-        return max(0.0, 1.0 - float(self.shares.max()))
-
-
 def column_verdicts(release: Release) -> tuple[Verdict, ...]:
     """One verdict for each column of the table, in its order."""
     return tuple(_verdict(release, column.name) for column in release.schema.columns)
 
 
-def bars_of(release: Release, name: str) -> Bars:
-    """The bars of a column."""
-    total = sum(targets.estimates.total for targets in release.model.targets)
-    counts = released_counts(release, name)
-    display = Display.of(release.schema.column(name), counts)
-    errors = release.accuracy((name,), groups=display.groups.tolist()).standard_error
-    shares = np.maximum(grouped(counts, display.groups) / total, 0.0)
-    return Bars(display.labels, shares, errors / total)
-
-
-def judged(name: str, bars: Bars) -> Verdict:
-    """The verdict on a column with these bars."""
-    if len(bars.labels) == 1:
+def judged(name: str, labels: Sequence[str], shares: Floats, errors: Floats) -> Verdict:
+    """The verdict on a column whose bars have these shares of all rows and standard errors."""
+    if len(labels) == 1:
         return Verdict(name, Word.GOOD, "it has one value only", 0.0, 0.0)
-    noise, spread = bars.noise, bars.spread
+    noise, spread = noise_of(shares, errors), max(0.0, 1.0 - float(shares.max()))
     blur = noise / spread if spread > 0 else math.inf
     off = f"{percent(noise)} of rows off"
     if noise > MOST_GOOD:
         word = Word.ROUGH if noise <= MOST_ROUGH else Word.NOT_ALONE
         return Verdict(name, word, off, noise, blur)
     if blur > MOST_OF_SPREAD:
-        most = drawing.short(bars.labels[int(bars.shares.argmax())], 24)
+        most = drawing.short(labels[int(shares.argmax())], 24)
         reason = f"{off}, of {percent(spread)} that are not “{most}”"
         return Verdict(name, Word.ROUGH, reason, noise, blur)
     return Verdict(name, Word.GOOD, off, noise, blur)
+
+
+def noise_of(shares: Floats, errors: Floats) -> float:
+    """The total variation distance from the truth that noise of bars is expected to cause.
+
+    A bar is off by 0.8 standard errors on average as it came. A bar that is smaller than its
+    standard error was shrunk towards what its neighbours say, so it counts for less.
+    """
+    own = np.maximum(shares, 0.0)
+    weights = np.sqrt(own / np.maximum(own + errors, 1e-300))
+    return min(1.0, mean_noise(errors * weights))
 
 
 def _verdict(release: Release, name: str) -> Verdict:
@@ -124,7 +99,8 @@ def _verdict(release: Release, name: str) -> Verdict:
     if name not in release.schema.domain.names:
         reason = "made up to tell rows apart; it says nothing of anybody"
         return Verdict(name, Word.NOT_ALONE, reason, 1.0, math.inf)
-    return judged(name, bars_of(release, name))
+    bars = bars_of(release, name)
+    return judged(name, bars.display.labels, bars.shares, bars.errors)
 
 
 def careful(verdicts: Sequence[Verdict]) -> str:
@@ -132,13 +108,17 @@ def careful(verdicts: Sequence[Verdict]) -> str:
     ranked = sorted(verdicts, key=lambda verdict: (-[*Word].index(verdict.word), -verdict.blur))
     weakest = ranked[:CAREFUL]
     named = "; ".join(
-        f"{drawing.short(verdict.name, 40)} ({verdict.word}: {_share_of_noise(verdict)})"
-        for verdict in weakest
+        f"{drawing.short(verdict.name, 40)} ({_weakness(verdict)})" for verdict in weakest
     )
     best = all(verdict.word is Word.GOOD for verdict in weakest)
     return f"{named}." + (
         " They are the weakest for what they tell, yet good by themselves." if best else ""
     )
+
+
+def _weakness(verdict: Verdict) -> str:
+    noise = _share_of_noise(verdict)
+    return noise if verdict.word is Word.GOOD else f"{verdict.word}: {noise}"
 
 
 def _share_of_noise(verdict: Verdict) -> str:

@@ -23,7 +23,7 @@ from heterofedsyn.hub.questions.question import EXTREMES, Output, Question
 from heterofedsyn.hub.questions.replicates import Replicate
 from heterofedsyn.hub.questions.within_bins import standing_out
 from heterofedsyn.hub.release.sql_reading import TABLE
-from heterofedsyn.schema import Clique, Schema
+from heterofedsyn.schema import Clique, Column, Schema
 from heterofedsyn.schema.binned import BinnedColumn
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def _notes(
         notes.append(
             "where the basis is 'follows', an interval covers noise but not missing dependence"
         )
-    notes += _merged(pairs, model)
+    notes += _merged(pairs, schema, model)
     if any(output.functions & EXTREMES for output in question.figures):
         notes.append("least, greatest and most frequent values hang on single rows: do not use")
     return tuple(notes)
@@ -272,7 +272,14 @@ def _of_none(cells: Sequence[Cell]) -> list[str]:
     ]
 
 
-def _merged(pairs: Mapping[Clique, bool], model: Model) -> list[str]:
+def _values_of(column: Column) -> str:
+    """How many values or bins a column is counted by."""
+    kind = "bin" if isinstance(column, BinnedColumn) else "value"
+    many = count(column.size - column.nullable, kind)
+    return f"{many} and missing ones" if column.nullable else many
+
+
+def _merged(pairs: Mapping[Clique, bool], schema: Schema, model: Model) -> list[str]:
     """What to say of columns that were measured with others in groups of their values."""
     groups: dict[str, int] = {}
     for grid in (grid for targets in model.targets for grid in targets.grids):
@@ -282,8 +289,8 @@ def _merged(pairs: Mapping[Clique, bool], model: Model) -> list[str]:
     asked = dict.fromkeys(name for pair, measured in pairs.items() if measured for name in pair)
     return [
         f"{name} was measured with other columns in {groups[name]} groups of its "
-        f"{domain.size(name)} values: what differs within a group is a guess that the interval "
-        "allows for"
+        f"{_values_of(schema.column(name))}: what differs within a group is a guess that the "
+        "interval allows for"
         for name in asked
         if groups.get(name, domain.size(name)) < domain.size(name)
     ]
