@@ -28,6 +28,9 @@ def test_a_factor_is_what_all_intervals_need() -> None:
     assert all(cell.covered for cell in cells)
     assert not seen(3.1).covered
     assert Coverage.of("t", "local", "measured", "all", 1, cells).factor == pytest.approx(0.95)
+    alone = Seen("share", "measured", 1.0, 1.0, None, None)
+    told = Coverage.of("t", "local", "measured", "all", 1, [*cells, alone])
+    assert (told.cells, told.without) == (101, 1)
     assert seen(5.0).needed == 2.0
     assert seen(0.0, low=1.0, high=1.0).needed == np.inf
 

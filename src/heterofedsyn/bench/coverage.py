@@ -15,7 +15,7 @@ from heterofedsyn._arrays import stream
 from heterofedsyn._files import file_written_whole
 from heterofedsyn._sql import database_of
 from heterofedsyn._version import __version__
-from heterofedsyn.bench.random_questions import Asked, questions_of
+from heterofedsyn.bench.random_questions import RandomQuestion, questions_of
 from heterofedsyn.bench.with_rules import DELTA, HOSPITALS, SITES, plain_table
 from heterofedsyn.errors import SimulatedNoiseWarning
 from heterofedsyn.hub import METHODS, Release
@@ -35,18 +35,20 @@ MOST_SEEDS = 1_000
 
 @dataclass(frozen=True)
 class Seen:
-    """One cell: what was answered, and what is true."""
+    """One cell: what was answered, perhaps without an interval, and what is true."""
 
     kind: str
     basis: str
     truth: float
     estimate: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
     @property
     def covered(self) -> bool:
         """Whether the interval holds the truth, up to rounding."""
+        assert self.low is not None
+        assert self.high is not None
         slack = 1e-9 * max(1.0, abs(self.truth))
         return self.low - slack <= self.truth <= self.high + slack
 
@@ -55,6 +57,8 @@ class Seen:
         """The factor by which the interval had to be wider, or could be narrower, to hold it."""
         if abs(self.truth - self.estimate) <= 1e-9 * max(1.0, abs(self.truth)):
             return 0.0
+        assert self.low is not None
+        assert self.high is not None
         # An end may be cut off, where nothing is possible: the other side has the whole width.
         side = max(self.high - self.estimate, self.estimate - self.low)
         return abs(self.truth - self.estimate) / side if side > 0 else np.inf
@@ -65,7 +69,9 @@ class Coverage:
     """Of the cells of one kind: how many intervals held the truth.
 
     Attributes:
+        cells: with an interval.
         factor: by which all widths could be multiplied so that 95 % do.
+        without: cells that had an estimate, but too few rows for an interval.
     """
 
     table: str
@@ -76,15 +82,19 @@ class Coverage:
     cells: int
     covered: float
     factor: float
+    without: int
 
     @classmethod
     def of(
         cls, table: str, trust: str, basis: str, kind: str, seeds: int, seen: list[Seen]
     ) -> Coverage:
-        needed = np.array([cell.needed for cell in seen])
-        factor = float(np.quantile(needed, 0.95)) if len(seen) else np.nan
-        share = float(np.mean([cell.covered for cell in seen])) if seen else np.nan
-        return cls(table, trust, basis, kind, seeds, len(seen), share, factor)
+        """Of these cells."""
+        known = [cell for cell in seen if cell.low is not None]
+        needed = np.array([cell.needed for cell in known])
+        factor = float(np.quantile(needed, 0.95)) if known else np.nan
+        share = float(np.mean([cell.covered for cell in known])) if known else np.nan
+        without = len(seen) - len(known)
+        return cls(table, trust, basis, kind, seeds, len(known), share, factor, without)
 
 
 def measure(
@@ -179,14 +189,14 @@ def _seen(
             truth = _truth(connection, question, len(answer.keys))
             for cell in answer.cells:
                 true = truth.get(cell.keys, question.of_nobody)
-                if true is None or cell.estimate is None or cell.low is None or cell.high is None:
+                if true is None or cell.estimate is None:
                     continue
                 yield Seen(
                     question.kind, cell.basis, float(true), cell.estimate, cell.low, cell.high
                 )
 
 
-def _truth(connection: Any, question: Asked, keys: int) -> dict[tuple[Any, ...], Any]:
+def _truth(connection: Any, question: RandomQuestion, keys: int) -> dict[tuple[Any, ...], Any]:
     found = connection.execute(question.sql).fetchall()
     return {row[:keys]: row[keys] for row in found}
 

@@ -304,11 +304,11 @@ def coverage(
         return
     show_table(
         f"Intervals of 95 % that hold the truth, {seeds} x {questions} questions",
-        ["table", "trust", "basis", "kind", "cells", "hold", "factor"],
+        ["table", "trust", "basis", "kind", "cells", "hold", "factor", "no interval"],
         [
             [
                 *(each.table, each.trust, each.basis, each.kind, f"{each.cells:,}"),
-                *(f"{each.covered:.1%}", f"{each.factor:.2f}"),
+                *(f"{each.covered:.1%}", f"{each.factor:.2f}", f"{each.without:,}"),
             ]
             for each in found
         ],
