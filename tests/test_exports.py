@@ -25,7 +25,7 @@ from markdown_it import MarkdownIt
 from heterofedsyn import FederatedSynthesizer, Release, Schema, load
 from heterofedsyn.errors import PrivacyRefusal, UsageError, plain
 from heterofedsyn.exports import EXPORTS, TABLE, export
-from heterofedsyn.exports.description import facts_of
+from heterofedsyn.exports.description import column_facts
 from heterofedsyn.exports.quoting import TODO, Todo, code, prose, todos, yaml_lines
 from heterofedsyn.protocol.about import About
 from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
@@ -221,7 +221,7 @@ def test_a_dictionary_says_the_standard_errors_of_the_release(release: Release) 
     for name in ("@id", "day", "sick"):
         error = 100 * float(np.median(release.accuracy(name).fraction))
         assert float(rows[name][5].partition(" %")[0]) == pytest.approx(error, rel=0.06)
-    partners = {facts.name: set(facts.partners) for facts in facts_of(release)}
+    partners = {facts.name: set(facts.partners) for facts in column_facts(release)}
     measured = [{*pair.attributes} for pair in release.run.pairs if pair.measured]
     for name in release.schema.domain.names:
         for other in release.schema.domain.names:

@@ -20,7 +20,7 @@ from heterofedsyn._files import cache_of
 from heterofedsyn.cli.app import run
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.questions import kept, replicates
-from heterofedsyn.hub.questions.replicates import Replicate, draw, world
+from heterofedsyn.hub.questions.replicates import Replicate, draw_replicate, world
 from heterofedsyn.hub.release import sampling
 from heterofedsyn.schema import EncodedTable
 from invented import SCHEMA, patients
@@ -107,7 +107,7 @@ def test_kept_replicates_are_read_instead_of_drawn(
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("drawn again")
 
-    monkeypatch.setattr(kept, "draw", refuse)
+    monkeypatch.setattr(kept, "draw_replicate", refuse)
     assert asked(release, tmp_path) == []
     with pytest.raises(AssertionError):
         release.answer(SQL, replicates=FEW + 1, cache=tmp_path)
@@ -132,7 +132,7 @@ def test_replicates_behind_answers_are_those_for_analyses(release: Release, cach
     told: list[str] = []
     tables = release.replicates(FEW, cache=cache, watch=told.append)
     assert not told
-    assert tables == [draw(release.schema, release.model, n, 0).table for n in range(FEW)]
+    assert tables == [draw_replicate(release.schema, release.model, n, 0).table for n in range(FEW)]
 
 
 def test_it_is_told_how_many_are_drawn(
@@ -316,9 +316,9 @@ def test_of_two_programs_that_draw_the_same_one_keeps_it(
     def slowly(*arguments: Any, **more: Any) -> Replicate:
         if not place.exists():
             shutil.copytree(other, place)
-        return draw(*arguments, **more)
+        return draw_replicate(*arguments, **more)
 
-    monkeypatch.setattr(kept, "draw", slowly)
+    monkeypatch.setattr(kept, "draw_replicate", slowly)
     assert len(asked(release, cache)) == 1
     assert [*place.parent.iterdir()] == [place]
 
@@ -341,12 +341,12 @@ def test_populations_of_a_world_have_the_shares_of_that_world(
         return sampling.rows_of(model, counts, *rest)
 
     monkeypatch.setattr(replicates, "rows_of", counted)
-    replicate = draw(merged.schema, model, 0, 0)
+    replicate = draw_replicate(merged.schema, model, 0, 0)
     assert np.abs(np.array(drawn[0]) - sizes).max() <= 1
     assert replicate.table.num_rows == sum(drawn[0])
 
 
 def test_rows_of_a_replicate_stand_for_the_records_of_its_world(release: Release) -> None:
-    whole = draw(release.schema, release.model, 0, 0)
-    some = draw(release.schema, release.model, 0, 0, weight=7)
+    whole = draw_replicate(release.schema, release.model, 0, 0)
+    some = draw_replicate(release.schema, release.model, 0, 0, weight=7)
     assert abs(some.table.num_rows * some.weight - whole.table.num_rows) <= 7

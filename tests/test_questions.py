@@ -15,7 +15,7 @@ from scipy import stats
 from heterofedsyn import FederatedSynthesizer, Release, Schema, combine
 from heterofedsyn.cli.app import run
 from heterofedsyn.errors import UsageError
-from heterofedsyn.hub.questions import Answer, Cell, kept
+from heterofedsyn.hub.questions import Interval, Intervals, kept
 from heterofedsyn.hub.questions.combining import t_quantile
 from heterofedsyn.hub.questions.within_groups import lean
 from heterofedsyn.marginals.counting import count_pairs
@@ -301,10 +301,10 @@ def test_what_having_looks_at_counts_for_every_number() -> None:
 
 def test_numbers_in_one_column_have_one_form() -> None:
     cells = tuple(
-        Cell((ward,), "avg", estimate, estimate - 1_278.3, estimate + 1_278.3, "measured")
+        Interval((ward,), "avg", estimate, estimate - 1_278.3, estimate + 1_278.3, "measured")
         for ward, estimate in [("a", 7_760.4), ("b", 9_319.0), ("c", 10_604.2)]
     )
-    shown = Answer("", ("ward",), cells, {}, (), FEW).shown()
+    shown = Intervals("", ("ward",), cells, {}, (), FEW).shown()
     assert shown[0] == ["a", "7,760", "6,482", "9,039", "measured"]
     assert shown[2][1] == "10,604"
 

@@ -23,7 +23,7 @@ MEASURED = 0.6
 
 
 @dataclass(frozen=True)
-class Asked:
+class RandomQuestion:
     """A question of one aggregate.
 
     Attributes:
@@ -35,10 +35,10 @@ class Asked:
     of_nobody: float | None = None
 
 
-def questions_of(release: Release, many: int, rng: np.random.Generator) -> list[Asked]:
+def questions_of(release: Release, many: int, rng: np.random.Generator) -> list[RandomQuestion]:
     """So many questions, each kind as often as the others."""
     maker = _Maker(release, release.sample(2_000, seed=0), rng)
-    kinds: list[Callable[[], Asked | None]] = [
+    kinds: list[Callable[[], RandomQuestion | None]] = [
         maker.share,
         maker.share_of_two,
         maker.mean,
@@ -46,7 +46,7 @@ def questions_of(release: Release, many: int, rng: np.random.Generator) -> list[
         maker.group_mean,
         maker.two_way,
     ]
-    asked: list[Asked] = []
+    asked: list[RandomQuestion] = []
     tries = 0
     while len(asked) < many and tries < 20 * many:
         question = kinds[tries % len(kinds)]()
@@ -64,26 +64,26 @@ class _Maker:
         self._columns = {column.name: column for column in release.schema.measured}
         self._pairs = [*release.model.pairs]
 
-    def share(self) -> Asked | None:
+    def share(self) -> RandomQuestion | None:
         """The share of rows under a condition on one column."""
         condition = self._condition(self._any().name)
-        return Asked("share", f"SELECT avg(({condition})::INTEGER) FROM release")
+        return RandomQuestion("share", f"SELECT avg(({condition})::INTEGER) FROM release")
 
-    def share_of_two(self) -> Asked | None:
+    def share_of_two(self) -> RandomQuestion | None:
         """The share of rows under conditions on two columns."""
         first, second = (self._condition(name) for name in self._two())
         where = f"coalesce({first} AND {second}, false)"
-        return Asked("share of two", f"SELECT avg(({where})::INTEGER) FROM release")
+        return RandomQuestion("share of two", f"SELECT avg(({where})::INTEGER) FROM release")
 
-    def mean(self) -> Asked | None:
+    def mean(self) -> RandomQuestion | None:
         """The mean of a number, sometimes under a condition on another column."""
         return self._middle("mean", "avg")
 
-    def median(self) -> Asked | None:
+    def median(self) -> RandomQuestion | None:
         """The median of a number, sometimes under a condition on another column."""
         return self._middle("median", "median")
 
-    def group_mean(self) -> Asked | None:
+    def group_mean(self) -> RandomQuestion | None:
         """The mean of a number for every value of another column."""
         groups, number = self._two()
         if not self._few(groups) or not self._number(number):
@@ -91,17 +91,17 @@ class _Maker:
         if not self._few(groups) or not self._number(number):
             return None
         by, of = _quoted(groups), _quoted(number)
-        return Asked("group mean", f"SELECT {by}, avg({of}) FROM release GROUP BY {by}")
+        return RandomQuestion("group mean", f"SELECT {by}, avg({of}) FROM release GROUP BY {by}")
 
-    def two_way(self) -> Asked | None:
+    def two_way(self) -> RandomQuestion | None:
         """Counts of every value of two columns together."""
         first, second = self._two()
         if not self._few(first) or not self._few(second):
             return None
         by = f"{_quoted(first)}, {_quoted(second)}"
-        return Asked("two-way", f"SELECT {by}, count(*) FROM release GROUP BY {by}", 0.0)
+        return RandomQuestion("two-way", f"SELECT {by}, count(*) FROM release GROUP BY {by}", 0.0)
 
-    def _middle(self, kind: str, function: str) -> Asked | None:
+    def _middle(self, kind: str, function: str) -> RandomQuestion | None:
         number, other = self._two()
         if not self._number(number):
             number, other = other, number
@@ -110,7 +110,7 @@ class _Maker:
         sql = f"SELECT {function}({_quoted(number)}) FROM release"
         if self._rng.random() < 0.5:
             sql += f" WHERE {self._condition(other)}"
-        return Asked(kind, sql)
+        return RandomQuestion(kind, sql)
 
     def _any(self) -> Column:
         return list(self._columns.values())[self._rng.integers(len(self._columns))]

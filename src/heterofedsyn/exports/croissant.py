@@ -8,13 +8,13 @@ from typing import Any
 from heterofedsyn.errors import plain
 from heterofedsyn.exports.description import (
     ColumnFacts,
-    facts_of,
+    column_facts,
     guarantee,
     held,
     limits,
     origin,
-    protected,
     title,
+    unit_of_privacy,
     vouched,
 )
 from heterofedsyn.exports.quoting import single
@@ -79,7 +79,7 @@ def croissant(release: Release) -> dict[str, Any]:
                 "description": "The synthetic rows.",
                 "field": [
                     _field(facts, place, table, release)
-                    for place, facts in enumerate(facts_of(release), start=1)
+                    for place, facts in enumerate(column_facts(release), start=1)
                 ],
             }
         ],
@@ -148,7 +148,8 @@ def _responsible(release: Release) -> dict[str, Any]:
         ),
         "dataPreprocessingProtocol": [
             "Values became codes of the public schema; records that do not fit it were left out, "
-            f"and of one {protected(release, single)} at most {privacy.rows_per_unit:,} counted."
+            f"and of one {unit_of_privacy(release, single)} at most "
+            f"{privacy.rows_per_unit:,} counted."
         ],
         "dataManipulationProtocol": (
             "Estimates from noisy counts, synthesis and sampling are post-processing, which costs "

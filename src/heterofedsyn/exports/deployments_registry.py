@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from heterofedsyn.errors import PrivacyRefusal
-from heterofedsyn.exports.description import facts_of, limits, origin, protected, word
+from heterofedsyn.exports.description import column_facts, limits, origin, unit_of_privacy, word
 from heterofedsyn.exports.quoting import TODO, Todo, code, prose, todos, yaml_lines
 from heterofedsyn.hub.release import Release
 from heterofedsyn.hub.release.statement import PrivacyStatement
@@ -104,7 +104,7 @@ def _entry(release: Release) -> dict[str, Any]:
 
 def _domain(release: Release) -> tuple[str, ...]:
     lines = ["Tables with any number of records and these columns:"]
-    lines += [f"- {code(f.name)}: {f.kind}, {f.allowed(code)}" for f in facts_of(release)]
+    lines += [f"- {code(f.name)}: {f.kind}, {f.allowed(code)}" for f in column_facts(release)]
     return tuple(lines)
 
 
@@ -112,7 +112,7 @@ def _loss(release: Release) -> dict[str, Any]:
     privacy = release.privacy
     people = privacy.unit_column is not None
     most = f"; at most {privacy.rows_per_unit:,} rows of a person count" if people else ""
-    whom = protected(release, code)
+    whom = unit_of_privacy(release, code)
     return {
         "privacy_unit": f"One {whom}" if release.run.pooled else f"One {whom} at one site",
         "privacy_unit_details": (

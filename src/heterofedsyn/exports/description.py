@@ -77,7 +77,7 @@ class ColumnFacts:
         return "not measured" if self.error is None else f"{percent(self.error)} of all rows"
 
 
-def facts_of(release: Release) -> tuple[ColumnFacts, ...]:
+def column_facts(release: Release) -> tuple[ColumnFacts, ...]:
     """Every column of the schema, in its order."""
     schema = release.schema
     pairs, _ = split_pairs(release)
@@ -116,10 +116,10 @@ def title(release: Release) -> str:
     return release.run.said_about.title or f"Synthetic table {release.run.study[:12]}"
 
 
-def protected(release: Release, quote: Quote) -> str:
-    """Whom the guarantee protects."""
-    unit = release.privacy.unit_column
-    return "record" if unit is None else f"person (all rows with one value of {quote(unit)})"
+def unit_of_privacy(release: Release, quote: Quote) -> str:
+    """Whom the guarantee protects, and what of theirs."""
+    column, whom = release.privacy.unit_column, release.privacy.whom
+    return whom if column is None else f"{whom} (all rows with one value of {quote(column)})"
 
 
 def guarantee(release: Release, quote: Quote) -> str:
@@ -131,7 +131,7 @@ def guarantee(release: Release, quote: Quote) -> str:
             "it."
         )
     return (
-        f"Differential privacy for every {protected(release, quote)}: epsilon "
+        f"Differential privacy for every {unit_of_privacy(release, quote)}: epsilon "
         f"{privacy.epsilon:g}, delta {privacy.delta:g} (rho {privacy.rho:.4g} of zero-concentrated "
         f"differential privacy), trust model {word(privacy.trust, quote)}."
     )
@@ -166,7 +166,9 @@ def held(release: Release) -> str:
 def limits(release: Release, quote: Quote) -> list[str]:
     """What the table is not good for, from its own figures."""
     lines = []
-    known = [(facts.error, facts.name) for facts in facts_of(release) if facts.error is not None]
+    known = [
+        (facts.error, facts.name) for facts in column_facts(release) if facts.error is not None
+    ]
     if known:
         (least, _), (most, worst) = min(known), max(known)
         lines.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heterofedsyn.exports.description import (
     ColumnFacts,
-    facts_of,
+    column_facts,
     guarantee,
     limits,
     listed,
@@ -24,7 +24,7 @@ def dictionary(release: Release) -> str:
     lines += [f"- {name}: {code(text)}" for name, text in said.said if name != "title"]
     lines += ["", origin(release, code), "", guarantee(release, code), ""]
     lines += ["## Columns", "", _row(HEAD), _row(["---"] * len(HEAD))]
-    lines += [_row(_cells(facts)) for facts in facts_of(release)]
+    lines += [_row(_cells(facts)) for facts in column_facts(release)]
     lines += [
         "",
         "The standard error is that of the share of one typical value, or bin of a range, as a "

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from heterofedsyn.errors import plain
-from heterofedsyn.exports.description import ColumnFacts, check_spelling, facts_of, title, vouched
+from heterofedsyn.exports.description import (
+    ColumnFacts,
+    check_spelling,
+    column_facts,
+    title,
+    vouched,
+)
 from heterofedsyn.hub.release import TABLES, Release
 
 MOST_INTEGER = 2**31 - 1
@@ -22,7 +28,7 @@ def r_script(release: Release) -> str:
     """
     table, _ = vouched(release, TABLES[0])
     check_spelling(release)
-    facts = facts_of(release)
+    facts = column_facts(release)
     ends = [","] * (len(facts) - 1) + [""]
     lines = [
         f"# {plain(title(release))}",

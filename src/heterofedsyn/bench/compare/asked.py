@@ -21,7 +21,7 @@ MOST_SEED = 10**12
 
 
 @dataclass(frozen=True)
-class Question:
+class CommonTerms:
     """What must be equal for figures to stand in one table; a later run may ask for more of them.
 
     Attributes:
@@ -78,7 +78,7 @@ class Comparison:
             warnings.simplefilter("ignore", SimulatedNoiseWarning)
             return self.trial.synthesizer(method, epsilon, self.seed * 1_000)
 
-    def question(self) -> Question:
+    def question(self) -> CommonTerms:
         """What a folder of results is for; reads all rows."""
         bench = self.trial.bench
         digest = hashlib.sha256()
@@ -86,7 +86,7 @@ class Comparison:
             if rows is not None:
                 digest.update(rows.values.tobytes())
                 digest.update(rows.fine.codes.tobytes())
-        return Question(
+        return CommonTerms(
             digest.hexdigest(),
             bench.schema.fingerprint,
             self.sites,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heterofedsyn._files import file_written_whole
-from heterofedsyn.bench.compare.asked import Comparison, Question
+from heterofedsyn.bench.compare.asked import CommonTerms, Comparison
 from heterofedsyn.bench.compare.dealt import Dealt
 from heterofedsyn.bench.resumable.cells import Cell
 from heterofedsyn.bench.resumable.lookup import Lookup, number
@@ -52,7 +52,7 @@ class Scoreboard:
     """What is known of a comparison so far."""
 
     comparison: Comparison
-    question: Question
+    question: CommonTerms
     dealt: Dealt
     lookup: Lookup
 

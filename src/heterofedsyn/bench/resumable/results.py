@@ -77,15 +77,15 @@ class Continued(Protocol):
         ...
 
 
-Asked = TypeVar("Asked", bound=Continued)
+Continuing = TypeVar("Continuing", bound=Continued)
 
 
 @dataclass(eq=False)
-class Results(Generic[Asked]):
+class Results(Generic[Continuing]):
     """The folder of one benchmark, locked while it is held; see `opened`."""
 
     folder: Path
-    identity: Asked
+    identity: Continuing
     memberships: Mapping[Cell, tuple[str, ...]]
     _lines: list[tuple[str, ...]] = field(default_factory=list)
 
@@ -152,10 +152,10 @@ def read_figures(folder: Path) -> list[Figure]:
 @contextmanager
 def opened(
     folder: Path,
-    identity: Asked,
+    identity: Continuing,
     memberships: Mapping[Cell, tuple[str, ...]],
     otherwise: str = "name another --out",
-) -> Iterator[Results[Asked]]:
+) -> Iterator[Results[Continuing]]:
     """The results of a folder, new or to be continued, while nobody else writes there.
 
     Args:
@@ -184,7 +184,7 @@ def opened(
         yield results
 
 
-def read_identity(folder: Path, kind: Callable[..., Asked]) -> Asked:
+def read_identity(folder: Path, kind: Callable[..., Continuing]) -> Continuing:
     """What a folder of results was made with, as an identity of this kind.
 
     Raises:

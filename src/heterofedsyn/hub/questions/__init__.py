@@ -1,6 +1,6 @@
 """Answers with intervals to any question that SQL can ask of a release; costs no privacy."""
 
-from heterofedsyn.hub.questions.answer import Answer, Cell
 from heterofedsyn.hub.questions.combining import Combined, combine
+from heterofedsyn.hub.questions.intervals import Interval, Intervals
 
-__all__ = ["Answer", "Cell", "Combined", "combine"]
+__all__ = ["Combined", "Interval", "Intervals", "combine"]

@@ -15,9 +15,9 @@ from heterofedsyn._sql import database_of, in_time, worded
 from heterofedsyn._words import count
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
-from heterofedsyn.hub.questions.answer import Answer, Basis, Cell
 from heterofedsyn.hub.questions.combining import t_quantile
 from heterofedsyn.hub.questions.dealing import dealt
+from heterofedsyn.hub.questions.intervals import Basis, Interval, Intervals
 from heterofedsyn.hub.questions.plain_select import DRAWN
 from heterofedsyn.hub.questions.question import EXTREMES, Output, Question
 from heterofedsyn.hub.questions.replicates import Replicate
@@ -46,7 +46,7 @@ Tables = Callable[[Sequence[str]], Iterator[Replicate]]
 """Gives the synthetic table and then its replicates, with at least these columns."""
 
 
-def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table) -> Answer:
+def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table) -> Intervals:
     """The answer to a question.
 
     Args:
@@ -77,9 +77,9 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
                 _number(rows[keys][place] if keys in rows else None, output) for rows in others
             ]
             estimate, low, high = _interval(row[place], drawn, output.ends)
-            cells.append(Cell(keys, output.name, estimate, low, high, bases[place]))
+            cells.append(Interval(keys, output.name, estimate, low, high, bases[place]))
     pairs = _pairs(question.touched, schema, model)
-    return Answer(
+    return Intervals(
         sql,
         tuple(output.name for output in question.outputs if output.is_key),
         tuple(cells),
@@ -216,7 +216,7 @@ def _favourites(question: Question, schema: Schema, drawn: pa.Table) -> Iterator
             )
 
 
-def _without_interval(cells: Sequence[Cell]) -> list[str]:
+def _without_interval(cells: Sequence[Interval]) -> list[str]:
     if not any(cell.low is None and cell.estimate is not None for cell in cells):
         return []
     return ["a number without an interval is of too few rows to tell: do not use it"]
@@ -255,7 +255,7 @@ def _small(connection: Any, question: Question, ours: Rows, weight: int) -> list
     ]
 
 
-def _of_nothing(cells: Sequence[Cell]) -> list[str]:
+def _of_nothing(cells: Sequence[Interval]) -> list[str]:
     if not cells:
         return ["the answer is empty: no group of the synthetic table meets the conditions"]
     if all(cell.estimate is None for cell in cells):
@@ -263,7 +263,7 @@ def _of_nothing(cells: Sequence[Cell]) -> list[str]:
     return []
 
 
-def _of_none(cells: Sequence[Cell]) -> list[str]:
+def _of_none(cells: Sequence[Interval]) -> list[str]:
     if not any(cell.estimate == cell.low == cell.high == 0 for cell in cells):
         return []
     return [

@@ -20,7 +20,7 @@ Basis = Literal["measured", "follows"]
 
 
 @dataclass(frozen=True)
-class Cell:
+class Interval:
     """One number of an answer; nothing stands for what is not known.
 
     Attributes:
@@ -38,7 +38,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Intervals:
     """An answer in cells.
 
     Attributes:
@@ -50,7 +50,7 @@ class Answer:
 
     sql: str
     keys: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[Interval, ...]
     pairs: dict[Clique, bool]
     notes: tuple[str, ...]
     replicates: int
@@ -160,10 +160,10 @@ _FIGURES = ("estimate", "low", "high", "basis")
 _MOST_DECIMALS = 8
 
 
-def _decimals(cells: Sequence[Cell]) -> int:
+def _decimals(cells: Sequence[Interval]) -> int:
     """How many decimals tell the ends of intervals apart in two figures.
 
-    >>> _decimals([Cell((), "share", 0.51234, 0.50119, 0.52349, "measured")])
+    >>> _decimals([Interval((), "share", 0.51234, 0.50119, 0.52349, "measured")])
     3
     """
     known = [cell for cell in cells if cell.estimate is not None]

@@ -27,10 +27,9 @@ from heterofedsyn._version import __version__
 from heterofedsyn._words import count
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
-from heterofedsyn.hub.questions.replicates import SEED, Replicate, draw
+from heterofedsyn.hub.questions.replicates import SEED, Replicate, draw_replicate
 from heterofedsyn.hub.release.model_file import digest, pack
-from heterofedsyn.hub.release.sampling import CHUNK
-from heterofedsyn.hub.release.sampling import draw as draw_ours
+from heterofedsyn.hub.release.sampling import CHUNK, draw
 from heterofedsyn.schema import EncodedTable, Schema, decode
 
 if TYPE_CHECKING:
@@ -170,15 +169,15 @@ class Drawn:
         self._tell(f"drawing {self.replicates} replicates{remark}")
         ours, *others = self._weights
         rows = max(1, round(self.total / ours))
-        yield pa.concat_tables(draw_ours(self.schema, self.model, rows, self.seed))
+        yield pa.concat_tables(draw(self.schema, self.model, rows, self.seed))
         for number, weight in enumerate(others):
-            yield draw(self.schema, self.model, number, SEED, weight=weight).table
+            yield draw_replicate(self.schema, self.model, number, SEED, weight=weight).table
             self._tell_pace(number + 1)
 
     def _drawn_whole(self, seed: int, rows: int | None, remark: str = "") -> Iterator[pa.Table]:
         self._tell(f"drawing {count(self.replicates, 'replicate')}{remark}")
         for number in range(self.replicates):
-            yield draw(self.schema, self.model, number, seed, rows=rows).table
+            yield draw_replicate(self.schema, self.model, number, seed, rows=rows).table
             self._tell_pace(number + 1)
 
     def _tell_pace(self, done: int) -> None:

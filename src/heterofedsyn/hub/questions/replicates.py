@@ -49,7 +49,7 @@ def plausible(model: Model, number: int, seed: int) -> list[Plausible]:
     ]
 
 
-def draw(
+def draw_replicate(
     schema: Schema,
     model: Model,
     number: int,

@@ -24,7 +24,7 @@ from heterofedsyn.schema import Schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from heterofedsyn.hub.questions.answer import Answer
+    from heterofedsyn.hub.questions.intervals import Intervals
     from heterofedsyn.hub.questions.kept import Drawn
 
 MOST_RELEASED = 100_000_000
@@ -122,7 +122,7 @@ class Release:
         replicates: int = 20,
         cache: str | Path | None = None,
         watch: Callable[[str], None] | None = None,
-    ) -> Answer:
+    ) -> Intervals:
         """The answer to a question in SQL about the table `release`, every number with an interval.
 
         Args:
