@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heterofedsyn._words import size
 from heterofedsyn.cli._options import (
     AllowLargeDelta,
     Colluding,
@@ -20,7 +21,7 @@ from heterofedsyn.cli._options import (
     TrustModel,
     read_settings,
 )
-from heterofedsyn.cli._show import say, say_json, show_table, size
+from heterofedsyn.cli._show import say, say_json, show_table
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:

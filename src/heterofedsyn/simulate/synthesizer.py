@@ -25,10 +25,9 @@ from heterofedsyn.hub import DEFAULT_METHOD, Release, make_method
 from heterofedsyn.hub.methods.base import Value, check_trust, settings_of
 from heterofedsyn.hub.methods.forced import with_pairs
 from heterofedsyn.hub.planning.cost import check_feasible
-from heterofedsyn.hub.release import large_delta
 from heterofedsyn.hub.release.run_record import POOLED
 from heterofedsyn.marginals import Counts
-from heterofedsyn.privacy.budget import Conversion, check_usual_delta
+from heterofedsyn.privacy.budget import Conversion, check_usual_delta, large_delta
 from heterofedsyn.protocol import Plan
 from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.plan import Hiding

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,33 +9,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from heterofedsyn._words import aloud
-from heterofedsyn.cli._fit import MOST_CLAMPED, MOST_MISFIT, MostClamped, MostMisfit, fit_json
+from heterofedsyn._words import MOST_CLAMPED, MOST_MISFIT, aloud
+from heterofedsyn.cli._fit import MostClamped, MostMisfit
 from heterofedsyn.cli._options import Json, StudyFile
-from heterofedsyn.cli._show import note, protected, say, say_json, show_table, size
-from heterofedsyn.cli.site._promise import promise, promise_json, remarks, show_promise
+from heterofedsyn.cli._show import note, protected, say, say_json, show_table
+from heterofedsyn.cli.site._promise import show_promise
 from heterofedsyn.cli.site._shared import (
-    FINAL_DIGITS,
     HERE,
     MOST_LINES,
     Folder,
     StudyName,
     Who,
     check_rows,
-    find_study,
     keep_details,
-    own_settings,
     show_misfits,
-    user_name,
 )
-from heterofedsyn.errors import HeterofedsynError, NotApproved, PrivacyRefusal, UsageError
+from heterofedsyn.errors import NotApproved, PrivacyRefusal, UsageError
 
 if TYPE_CHECKING:
-    from heterofedsyn.hub.planning.preview import ForeseenRound, Preview
-    from heterofedsyn.protocol.plan import Plan
+    from heterofedsyn.hub.planning.preview import Preview
     from heterofedsyn.protocol.study import Study
     from heterofedsyn.schema import Fit
-    from heterofedsyn.site.consent import Consent
     from heterofedsyn.site.ledger.entries import Account
     from heterofedsyn.site.settings import SiteSettings
 
@@ -58,6 +51,7 @@ def preview(
     from heterofedsyn.site.consent import check_approvable, check_schema
     from heterofedsyn.site.ledger.books import Books
     from heterofedsyn.site.misfits import Tolerance, dialect_hint
+    from heterofedsyn.site.promise import promise_json, remarks
     from heterofedsyn.site.settings import SiteSettings
     from heterofedsyn.sources import open_source
 
@@ -115,11 +109,13 @@ def approve(
     from heterofedsyn.site.consent import approve as consent_to
     from heterofedsyn.site.consent import check_study
     from heterofedsyn.site.ledger.books import Books
+    from heterofedsyn.site.owner import compare, own_settings, standing_consent, user_name
+    from heterofedsyn.site.promise import promise, remarks
 
     settings = own_settings(folder)
     asked = Study.load(study)
     if fingerprint is not None:
-        _compare(fingerprint, asked)
+        compare(fingerprint, asked)
     check_study(settings, asked)
     look_ahead(asked, settings.name)
     plan = asked.plan
@@ -141,7 +137,7 @@ def approve(
         "consent is to this budget: `site preview` shows what the method will ask, but the agent "
         "answers any statistic that the hub asks for within it"
     )
-    if (given := _given(settings, asked, account)) is not None:
+    if (given := standing_consent(settings, asked, account)) is not None:
         day = given.when.partition("T")[0]
         say(f"already approved {given.study} by {given.who} on {day}; nothing to do")
         return
@@ -158,6 +154,7 @@ def withdraw(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
     be approved again.
     """
     from heterofedsyn.site.consent import withdraw as take_back
+    from heterofedsyn.site.owner import FINAL_DIGITS, find_study, own_settings, user_name
 
     settings = own_settings(folder)
     fingerprint = find_study(settings, study, FINAL_DIGITS)
@@ -173,24 +170,13 @@ def close(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
     Nothing more is answered, its private key is removed, and it cannot be approved again.
     """
     from heterofedsyn.site.consent import close as end
+    from heterofedsyn.site.owner import FINAL_DIGITS, find_study, own_settings, user_name
 
     settings = own_settings(folder)
     fingerprint = find_study(settings, study, FINAL_DIGITS)
     end(settings, fingerprint, who=who or user_name(), now=datetime.now(UTC))
     words = ["is closed", _key_removed(settings, fingerprint)]
     say(f"study {fingerprint} {'; '.join(filter(None, words))}, and it cannot be approved again")
-
-
-def _given(settings: SiteSettings, study: Study, account: Account) -> Consent | None:
-    """The consent to a study, if it stands: who gave it is not written over."""
-    from heterofedsyn.site.consent import approved
-    from heterofedsyn.site.ledger.locked import check_unlocked
-
-    check_unlocked(settings.folder)
-    try:
-        return approved(settings, study.fingerprint, account)[1]
-    except HeterofedsynError:
-        return None
 
 
 def _ask() -> None:
@@ -208,41 +194,21 @@ def _key_removed(settings: SiteSettings, fingerprint: str) -> str:
     return "its key is removed here" if is_forgotten(settings.folder, fingerprint) else ""
 
 
-def _compare(told: str, study: Study) -> None:
-    """Refuse another study than the one whose fingerprint was told."""
-    if "".join(told.split()).lower() != study.fingerprint:
-        raise PrivacyRefusal(
-            f"this is study {study.fingerprint}, not {told!r}; preview it again, and ask the "
-            "coordinator for the whole fingerprint"
-        )
-
-
 def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: Account) -> None:
     """What would leave, by release and by round, and against the caps."""
+    from heterofedsyn.hub.planning.preview import release_head, release_lines, round_lines
+    from heterofedsyn.site.promise import cap_lines
+
     plan = study.plan
-    sent = "any" if shown.bytes is None else size(shown.bytes)
-    summed = plan.trust_model.alone_factor != 1
-    sigmas = ["sigma added here", "sigma that protects"] if summed else ["sigma"]
     say(
         f"study {shown.study}: {shown.method}, epsilon {plan.epsilon:g}, delta "
         f"{plan.delta:g} (rho {shown.rho:.4g}) for every {protected(plan.unit)}, trust {plan.trust}"
     )
     say(f"to compare: {aloud(shown.study)}")
-    releases = [
-        [
-            f"{round_.label}: {' x '.join(part.attributes) or 'rows'}",
-            part.kind,
-            f"{part.integers:,}",
-            *([f"{own_sigma(part.sigma, plan):,.1f}"] if summed else []),
-            f"{part.sigma:,.1f}",
-            f"{part.rho:.3g}",
-        ]
-        for round_ in shown.rounds
-        for part in round_.parts
-    ]
+    releases = release_lines(shown, plan)
     show_table(
         "Fixed in advance",
-        ["release", "kind", "integers", *sigmas, "rho"],
+        release_head(plan),
         releases[:MOST_LINES],
     )
     if len(releases) > MOST_LINES:
@@ -250,31 +216,13 @@ def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: 
     show_table(
         "All rounds",
         ["round", "kinds", "releases", "integers", "rho", "sent"],
-        [
-            *(_round_line(round_) for round_ in shown.rounds),
-            ["together (at most)", "", "", _most(shown.integers), f"{shown.rho:.3g}", sent],
-        ],
+        round_lines(shown),
     )
-    cap, study_cap, spent = settings.cap, settings.study_cap, account.spent
     show_table(
         "Against the caps",
         ["", "rho", f"epsilon at delta {settings.delta:g}"],
-        [
-            [words, f"{amount.rho:.4g}", f"{amount.epsilon(settings.delta):.4g}"]
-            for words, amount in (
-                ("this study, at most", plan.budget),
-                ("cap per study", study_cap),
-                ("spent on this study so far", account.spent_on(shown.study)),
-                ("spent in all so far", spent),
-                ("cap of the table", cap),
-            )
-        ],
+        cap_lines(plan, settings, account),
     )
-
-
-def own_sigma(sigma: float, plan: Plan) -> float:
-    """The noise that one site adds, where so much protects for sure."""
-    return sigma / math.sqrt(plan.trust_model.alone_factor)
 
 
 def preview_json(
@@ -286,6 +234,10 @@ def preview_json(
     refusal: str | None,
 ) -> dict[str, Any]:
     """The same for programs."""
+    from heterofedsyn.hub.planning.preview import own_sigma
+    from heterofedsyn.site.misfits import fit_json
+    from heterofedsyn.site.promise import remarks
+
     figures = msgspec.to_builtins(shown)
     for part in (part for round_ in figures["rounds"] for part in round_["parts"]):
         part["own_sigma"] = own_sigma(part["sigma"], study.plan)
@@ -302,18 +254,3 @@ def preview_json(
         "rows_over": checked.rows_over,
         "refused": refusal,
     }
-
-
-def _round_line(round_: ForeseenRound) -> list[str]:
-    return [
-        round_.label if round_.fixed else f"{round_.label} (at most)",
-        ", ".join(round_.kinds) or "any",
-        _most(round_.releases),
-        _most(round_.integers),
-        f"{round_.rho:.3g}",
-        "any" if round_.bytes is None else size(round_.bytes),
-    ]
-
-
-def _most(figure: int | None) -> str:
-    return "any" if figure is None else f"{figure:,}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from heterofedsyn.cli._show import note
 from heterofedsyn.cli._signals import endings
-from heterofedsyn.cli.site._shared import HERE, Folder, own_settings
+from heterofedsyn.cli.site._shared import HERE, Folder
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def serve(folder: Folder = HERE) -> None:
     from heterofedsyn.site.ledger.anchor import check_anchor_folder
     from heterofedsyn.site.ledger.books import Books
     from heterofedsyn.site.log import PacedLog
+    from heterofedsyn.site.owner import own_settings
     from heterofedsyn.site.selfcheck import self_check
     from heterofedsyn.site.server import Service
 

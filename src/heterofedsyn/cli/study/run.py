@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heterofedsyn._words import size
 from heterofedsyn.cli._options import Json, Overwrite, SafeCsv, StudyFile
-from heterofedsyn.cli._show import note, say, say_json, size
+from heterofedsyn.cli._show import note, say, say_json
 from heterofedsyn.errors import EngineError, HeterofedsynError, UsageError
 
 if TYPE_CHECKING:

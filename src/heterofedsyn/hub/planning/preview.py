@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from heterofedsyn._words import size
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.hub.methods import make_method
 from heterofedsyn.hub.methods.base import Later, Setting
@@ -13,6 +15,7 @@ from heterofedsyn.hub.replies import Ask, make_query
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Query
 from heterofedsyn.protocol.limits import check_query
+from heterofedsyn.protocol.plan import Plan
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.protocol.terms import price_of, stated_terms
 
@@ -104,6 +107,42 @@ def preview(study: Study, site: str) -> Preview:
     )
 
 
+def release_head(plan: Plan) -> list[str]:
+    """What stands above `release_lines`."""
+    sigmas = ["sigma added here", "sigma that protects"] if _summed(plan) else ["sigma"]
+    return ["release", "kind", "integers", *sigmas, "rho"]
+
+
+def release_lines(shown: Preview, plan: Plan) -> list[list[str]]:
+    """Every release that is fixed in advance, for people."""
+    return [
+        [
+            f"{round_.label}: {' x '.join(part.attributes) or 'rows'}",
+            part.kind,
+            f"{part.integers:,}",
+            *([f"{own_sigma(part.sigma, plan):,.1f}"] if _summed(plan) else []),
+            f"{part.sigma:,.1f}",
+            f"{part.rho:.3g}",
+        ]
+        for round_ in shown.rounds
+        for part in round_.parts
+    ]
+
+
+def round_lines(shown: Preview) -> list[list[str]]:
+    """Every round and all of them together: name, kinds, releases, integers, rho, bytes sent."""
+    sent = "any" if shown.bytes is None else size(shown.bytes)
+    return [
+        *(_round_line(round_) for round_ in shown.rounds),
+        ["together (at most)", "", "", _most(shown.integers), f"{shown.rho:.3g}", sent],
+    ]
+
+
+def own_sigma(sigma: float, plan: Plan) -> float:
+    """The noise that one site adds, where so much protects for sure."""
+    return sigma / math.sqrt(plan.trust_model.alone_factor)
+
+
 def _fixed(query: Query, study: Study, weight: Weight) -> ForeseenRound:
     domain = study.encoding.domain
     parts = tuple(stated_terms(part, domain, study.plan) for part in query.parts)
@@ -136,3 +175,22 @@ def _later(later: Later, weight: Weight) -> ForeseenRound:
 def _sum(figures: Iterable[int | None]) -> int | None:
     found = list(figures)
     return None if None in found else sum(figure for figure in found if figure is not None)
+
+
+def _summed(plan: Plan) -> bool:
+    return plan.trust_model.alone_factor != 1
+
+
+def _round_line(round_: ForeseenRound) -> list[str]:
+    return [
+        round_.label if round_.fixed else f"{round_.label} (at most)",
+        ", ".join(round_.kinds) or "any",
+        _most(round_.releases),
+        _most(round_.integers),
+        f"{round_.rho:.3g}",
+        "any" if round_.bytes is None else size(round_.bytes),
+    ]
+
+
+def _most(figure: int | None) -> str:
+    return "any" if figure is None else f"{figure:,}"
