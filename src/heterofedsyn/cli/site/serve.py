@@ -30,7 +30,7 @@ def serve(folder: Folder = HERE) -> None:
     from heterofedsyn.site.ledger.books import Books
     from heterofedsyn.site.log import PacedLog
     from heterofedsyn.site.owner import own_settings
-    from heterofedsyn.site.selfcheck import self_check
+    from heterofedsyn.site.selfcheck import keep_checked, self_check
     from heterofedsyn.site.server import Service
 
     settings = own_settings(folder)
@@ -51,8 +51,11 @@ def serve(folder: Folder = HERE) -> None:
         os.umask(0o077)
         agent = Agent(settings, books, log=log)
         agent.prepare()
+        lines = []
         for line in self_check(settings, books, agent.noise):
             log_line(line)
+            lines.append(line)
+        keep_checked(settings.folder, lines, now=datetime.now(UTC))
         with Service(agent, settings, log=log) as service:
             for number in (signal.SIGINT, *endings()):
                 signal.signal(number, lambda *_: service.stop())
