@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import parse_qs
 
+from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -49,14 +50,6 @@ WELCOME = (
     '<meta http-equiv="refresh" content="0; url={root}/"></head>'
     '<body><p><a href="{root}/">To the console</a></p></body></html>'
 )
-
-
-class _TooMuch(Exception):
-    """A body that is too long, or comes too slowly."""
-
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
-        self.status = status
 
 
 class Guard:
@@ -108,10 +101,6 @@ class Guard:
                 await self._app(scope, body.receive, checked_send)
             else:
                 await answer(scope, receive, checked_send)
-        except _TooMuch as error:
-            if not status:
-                text = PlainTextResponse(f"{error}\n", error.status, {"connection": "close"})
-                await text(scope, receive, checked_send)
         except Exception as error:
             # The text of an unforeseen error could quote a record, so only its place is told.
             where = traceback.extract_tb(error.__traceback__)[-1]
@@ -215,18 +204,23 @@ class _Body:
         if self._whole:
             return await self._receive()
         if self._length and not (self._length.isdigit() and int(self._length) <= MOST_BODY_BYTES):
-            raise _TooMuch(413, f"more than {MOST_BODY_BYTES:,} bytes are not taken")
+            raise _unfit(413, f"more than {MOST_BODY_BYTES:,} bytes are not taken")
         left = self._until - time.monotonic()
         try:
             message = await asyncio.wait_for(self._receive(), max(0.0, left))
         except TimeoutError:
-            raise _TooMuch(408, f"this took longer than {BODY_SECONDS:g} seconds") from None
+            raise _unfit(408, f"this took longer than {BODY_SECONDS:g} seconds") from None
         if message["type"] == "http.request":
             self._bytes += len(message.get("body", b""))
             self._whole = not message.get("more_body", False)
         if self._bytes > MOST_BODY_BYTES:
-            raise _TooMuch(413, f"more than {MOST_BODY_BYTES:,} bytes are not taken")
+            raise _unfit(413, f"more than {MOST_BODY_BYTES:,} bytes are not taken")
         return message
+
+
+def _unfit(status: int, words: str) -> HTTPException:
+    """Of a body that nobody waits for: the connection ends with it."""
+    return HTTPException(status, f"{words}\n", {"connection": "close"})
 
 
 def _from_here(headers: _Headers, method: str) -> bool:

@@ -26,17 +26,26 @@ _MOST_READ = 200
 
 @dataclass(frozen=True)
 class Waiting:
-    """One file of the inbox.
+    """One file of the inbox, and when it was changed, in nanoseconds."""
 
-    Attributes:
-        key: what addresses call it. It says nothing of the file's name, which may tell of the
-            fingerprint that a steward is to hear by telephone.
-    """
-
-    key: str
-    path: Path
+    folder: Path
+    name: str
     changed: int
     size: int
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / self.name
+
+    @property
+    def key(self) -> str:
+        """What addresses call it.
+
+        It says nothing of the file's name, which may tell of the fingerprint that a steward is to
+        hear by telephone.
+        """
+        return key_of(self.name)
 
     @property
     def when(self) -> str:
@@ -61,14 +70,13 @@ class Inbox:
                     if entry.name.endswith(ENDING) and entry.name[0] != ".":
                         there = entry.stat()
                         if stat.S_ISREG(there.st_mode):
-                            path = Path(entry.path)
-                            key = key_of(entry.name)
-                            found.append(Waiting(key, path, there.st_mtime_ns, there.st_size))
+                            when, size = there.st_mtime_ns, there.st_size
+                            found.append(Waiting(self.folder, entry.name, when, size))
         except FileNotFoundError:
             pass  # nothing was put there yet
         except OSError as error:
             raise UsageError(f"cannot look into {self.folder}: {error.strerror}") from None
-        return sorted(found, key=lambda one: (-one.changed, one.path))
+        return sorted(found, key=lambda one: (-one.changed, one.name))
 
     def find(self, key: str) -> Waiting | None:
         """The file of this key, if it is still there."""

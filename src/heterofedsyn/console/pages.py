@@ -80,6 +80,12 @@ class Visit:
         """A value of the query."""
         return str(self.request.query_params.get(name, usual))
 
+    def number(self, pages: int) -> int:
+        """Which of so many pages of a list is asked for."""
+        said = self.query("page", "1")
+        asked = int(said) if said.isascii() and said.isdigit() and len(said) < 12 else 1
+        return min(max(asked, 1), pages)
+
     def say(self, words: str, *, good: bool = True) -> None:
         """Show a line on the next page."""
         self.session.said.append((good, words))
@@ -142,6 +148,15 @@ class Role:
     state: Callable[[], str]
 
 
+def sentence(words: str) -> str:
+    """Words as a sentence.
+
+    >>> sentence("the agent answers")
+    'The agent answers.'
+    """
+    return f"{words[:1].upper()}{words[1:]}."
+
+
 def static(name: str) -> Response | None:
     """One of our own files, if there is such a one."""
     kind = _STATIC.get(name)
@@ -167,6 +182,7 @@ def _environment() -> jinja2.Environment:
         finalize=_shown,
     )
     environment.filters["fit"] = drawing.short
+    environment.filters["sentence"] = sentence
     return environment
 
 

@@ -71,9 +71,8 @@ def _ledger(visit: Visit, site: OwnSite) -> Response:
     except HeterofedsynError as error:
         return visit.page("steward_disputed.html", "Ledger", problem=str(error))
     lines = ledger_lines(settings, account)[::-1]
-    number = visit.query("page", "1")
     pages = max(1, -(-len(lines) // PAGE))
-    page = min(max(int(number), 1), pages) if number.isascii() and number.isdigit() else 1
+    page = visit.number(pages)
     alone = ("rho alone",) if tells_alone(settings, account) else ()
     table = Table(
         f"Every charge, the last first: {count(len(lines), 'line')}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from heterofedsyn._words import aloud, count
+from heterofedsyn.console.pages import sentence
 from heterofedsyn.console.steward_site import OwnSite
 from heterofedsyn.hub.planning.preview import release_head, release_lines, round_lines
 from heterofedsyn.protocol.plan import Plan, protected
@@ -88,7 +89,7 @@ def _meaning(plan: Plan, settings: SiteSettings, account: Account) -> Section:
                 f"{in_thousand(most_right(alone))} (rho {alone:.4g})."
             )
         )
-    blocks += [Text(_sentence(line)) for line in promise(plan)]
+    blocks += [Text(sentence(line)) for line in promise(plan)]
     blocks += [Warn(line.removeprefix("remark: ")) for line in remarks(plan, settings, account)]
     return Section("meaning", "What is promised, and against whom", tuple(blocks))
 
@@ -140,7 +141,3 @@ def _roster(plan: Plan, settings: SiteSettings, account: Account) -> list[Sectio
         "peer add`; a study is approved only if all are."
     )
     return [Section("roster", "Whose keys", (table, Text(words)))]
-
-
-def _sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}."

@@ -62,12 +62,10 @@ def actions(site: OwnSite) -> Mapping[str, Do]:
 
 def _studies(visit: Visit, site: OwnSite) -> Response:
     """What waits, and what was decided."""
-    number = visit.query("page", "1")
-    page = int(number) if number.isascii() and number.isdigit() and len(number) < 7 else 1
     account = site.account()
     waiting, decided = site.inbox.waiting(), site.fingerprints()
     pages = max(1, -(-max(len(waiting), len(decided)) // PAGE))
-    page = min(max(page, 1), pages)
+    page = visit.number(pages)
     part = slice((page - 1) * PAGE, page * PAGE)
     known = {*decided}
     return visit.page(
@@ -88,7 +86,7 @@ def _listed(one: Waiting, site: OwnSite, known: set[str]) -> Listed:
         study = site.inbox.study(one)
     except HeterofedsynError as error:
         place = f"studies/waiting/{one.key}"
-        return Listed(place, "Not a study", f"{one.path.name}: {error}", "cannot be read", False)
+        return Listed(place, "Not a study", f"{one.name}: {error}", "cannot be read", False)
     plan = study.plan
     words = f"epsilon {plan.epsilon:g}, {plan.trust} trust, here since {one.when}"
     if study.fingerprint in known:
@@ -195,12 +193,13 @@ def _approve(visit: Visit, form: Form, site: OwnSite) -> Response:
     """Consent, if the steward heard the fingerprint from somebody else than this page."""
     study, settings = _meant(form, site), site.settings()
     fingerprint = study.fingerprint
-    asked = visit.session.kept.pop(_kept(fingerprint), None)
+    asked = visit.session.kept.get(_kept(fingerprint))
     told = [form.text(f"group-{number}") for number in range(GROUPS)]
     if not isinstance(asked, tuple):
         raise UsageError("the page was too old; it now asks for other groups of the fingerprint")
     parts = aloud(fingerprint).split()
     if any("".join(told[number].split()).lower() != parts[number] for number in asked):
+        visit.session.kept.pop(_kept(fingerprint), None)
         raise PrivacyRefusal(
             "that is not this study's fingerprint: ask the coordinator by telephone to read it "
             "out; if it differs, somebody changed the study on its way, and nothing must be "
@@ -214,7 +213,8 @@ def _approve(visit: Visit, form: Form, site: OwnSite) -> Response:
         if given is None:
             who, now = form.text("who") or user_name(), datetime.now(UTC)
             consent = approve(settings, study, who=who, now=now)
-            visit.say(f"Approved by {consent.who} at {consent.when}; the agent answers it now.")
+            then = "now" if site.listens() else "once it runs"
+            visit.say(f"Approved by {consent.who} at {consent.when}; the agent answers it {then}.")
         else:
             day = given.when.partition("T")[0]
             visit.say(f"Already approved by {given.who} on {day}; nothing to do.")
@@ -262,7 +262,7 @@ def _asked(visit: Visit, fingerprint: str) -> tuple[int, ...]:
     """Two groups that the page hides and the steward must know from elsewhere.
 
     Which ones nobody knows before, so that no study can be made up that is right in these alone.
-    They stay the same until they were used.
+    They stay the same until somebody was wrong about them.
     """
     known = visit.session.kept.get(_kept(fingerprint))
     if isinstance(known, tuple):
