@@ -61,7 +61,7 @@ class FederatedSynthesizer:
             of each hangs; all of them unless given. Here nobody is ever missing.
         unit: a column that identifies a person, if one person may have several rows, all of them
             at one site.
-        about: `title`, `purpose` and `contact` of the study, for its release and report.
+        about: `title`, `purpose`, `contact`, `ethics_approval` of the study, for its report.
         noise_seed: reproducible noise, for research only: anyone with the seed can undo it.
         allow_large_delta: take a delta of 0.01 or more, which protects few.
     """

@@ -8,7 +8,8 @@ from typing import Any
 from heterofedsyn._words import short
 from heterofedsyn.errors import HeterofedsynError
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.site.consent import CONSENT, consent_folder, read_consent
+from heterofedsyn.protocol.about import About
+from heterofedsyn.site.consent import CONSENT, consent_folder, read_consent, recorded
 from heterofedsyn.site.ledger.entries import Account, Charged, Repaired
 from heterofedsyn.site.settings import SiteSettings
 
@@ -80,6 +81,16 @@ def schemas_of(settings: SiteSettings, account: Account) -> dict[str, str]:
     return found
 
 
+def abouts_of(settings: SiteSettings, account: Account) -> dict[str, About]:
+    """What every study with a charge says of itself; one that changed since says nothing."""
+    found = {}
+    for study in dict.fromkeys(charged.study for charged in account.charges):
+        found[study] = About()
+        with suppress(HeterofedsynError):  # what is damaged is told of where it matters
+            found[study] = recorded(settings, study)[0].plan.said_about
+    return found
+
+
 def ledger_json(settings: SiteSettings, account: Account) -> dict[str, Any]:
     """All that the ledger says, for programs."""
     return {
@@ -97,6 +108,7 @@ def ledger_json(settings: SiteSettings, account: Account) -> dict[str, Any]:
         "number": account.number,
         "head": account.head,
         "schemas": schemas_of(settings, account),
+        "about": {study: dict(about.said) for study, about in abouts_of(settings, account).items()},
         "charges": [
             {
                 "number": charged.number,

@@ -69,7 +69,9 @@ def _name(user: int) -> str:
         return f"user {user}"
 
 
-def standing_consent(settings: SiteSettings, study: Study, account: Account) -> Consent | None:
+def standing_consent(
+    settings: SiteSettings, study: Study, account: Account, now: datetime
+) -> Consent | None:
     """The consent to a study, if it stands: who gave it is not written over.
 
     Raises:
@@ -77,7 +79,7 @@ def standing_consent(settings: SiteSettings, study: Study, account: Account) -> 
     """
     check_unlocked(settings.folder)
     try:
-        return approved(settings, study.fingerprint, account)[1]
+        return approved(settings, study.fingerprint, account, now)[1]
     except HeterofedsynError:
         return None
 

@@ -23,6 +23,7 @@ def verified_lines(signed: SignedReceipt, *, key_known: bool) -> list[str]:
     lines = [
         f"the receipt holds, signed with {known}",
         f"site {made.site!r}, study {made.study}, issued {made.issued}",
+        *made.said_about.lines,
         f"consent by {made.consent_by} on {made.consent_when}",
         f"{count(len(made.releases), 'answer')} with {count(_integers(made), 'noisy integer')}: "
         f"rho {made.spent_rho:.4g}, epsilon {made.spent_epsilon:.4g} at delta {made.delta:g} for "
@@ -49,6 +50,7 @@ def verified_json(signed: SignedReceipt, *, key_known: bool) -> dict[str, Any]:
         "key_known": key_known,
         "site": made.site,
         "study": made.study,
+        "about": dict(made.said_about.said),
         "spent_rho": made.spent_rho,
         "spent_epsilon": made.spent_epsilon,
         "delta": made.delta,

@@ -55,6 +55,7 @@ def preview(
     from heterofedsyn.site.settings import SiteSettings
     from heterofedsyn.sources import open_source
 
+    now = datetime.now(UTC)
     tolerance = Tolerance(most_misfit, most_clamped)
     settings = SiteSettings.load(folder)
     asked = Study.load(study)
@@ -63,7 +64,7 @@ def preview(
     account = Books.read(settings.folder, settings.anchor)
     refusal = None
     try:
-        check_approvable(settings, asked, account)
+        check_approvable(settings, asked, account, now)
     except NotApproved as error:
         refusal = str(error)
     plan = asked.plan
@@ -112,11 +113,13 @@ def approve(
     from heterofedsyn.site.owner import compare, own_settings, standing_consent, user_name
     from heterofedsyn.site.promise import promise, remarks
 
+    now = datetime.now(UTC)
     settings = own_settings(folder)
     asked = Study.load(study)
     if fingerprint is not None:
         compare(fingerprint, asked)
     check_study(settings, asked)
+    asked.plan.said_about.check_open(now)
     look_ahead(asked, settings.name)
     plan = asked.plan
     account = Books.read(settings.folder, settings.anchor)
@@ -124,6 +127,8 @@ def approve(
         f"study {asked.fingerprint}: {plan.method}, epsilon {plan.epsilon:g}, delta {plan.delta:g} "
         f"(rho {plan.budget.rho:.4g}) for every {protected(plan.unit)}"
     )
+    for line in plan.said_about.lines:
+        note(line)
     note(f"to compare: {aloud(asked.fingerprint)}")
     for line in (*promise(plan), *remarks(plan, settings, account)):
         note(line)
@@ -137,7 +142,7 @@ def approve(
         "consent is to this budget: `site preview` shows what the method will ask, but the agent "
         "answers any statistic that the hub asks for within it"
     )
-    if (given := standing_consent(settings, asked, account)) is not None:
+    if (given := standing_consent(settings, asked, account, now)) is not None:
         day = given.when.partition("T")[0]
         say(f"already approved {given.study} by {given.who} on {day}; nothing to do")
         return
@@ -204,6 +209,8 @@ def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: 
         f"study {shown.study}: {shown.method}, epsilon {plan.epsilon:g}, delta "
         f"{plan.delta:g} (rho {shown.rho:.4g}) for every {protected(plan.unit)}, trust {plan.trust}"
     )
+    for line in plan.said_about.lines:
+        say(line)
     say(f"to compare: {aloud(shown.study)}")
     releases = release_lines(shown, plan)
     show_table(
@@ -243,6 +250,7 @@ def preview_json(
         part["own_sigma"] = own_sigma(part["sigma"], study.plan)
     return {
         **figures,
+        "about": dict(study.plan.said_about.said),
         "remarks": remarks(study.plan, settings, account),
         "integers": shown.integers,
         "bytes": shown.bytes,

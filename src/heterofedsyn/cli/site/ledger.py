@@ -91,7 +91,7 @@ def repair(
 
 def show_ledger(settings: SiteSettings, account: Account) -> None:
     """The last entries, and what is left."""
-    from heterofedsyn.site.balance import ledger_lines, schemas_of, tells_alone
+    from heterofedsyn.site.balance import abouts_of, ledger_lines, schemas_of, tells_alone
 
     lines = ledger_lines(settings, account)
     shown = lines[-MOST_LINES:]
@@ -104,6 +104,9 @@ def show_ledger(settings: SiteSettings, account: Account) -> None:
         shown,
         whole="" if sys.stdout.isatty() else "study",
     )
+    for study, about in abouts_of(settings, account).items():
+        if about.lines:
+            say(f"study {short(study)}: {'; '.join(about.lines)}")
     by_schema: dict[str, list[str]] = {}
     for study, schema in schemas_of(settings, account).items():
         by_schema.setdefault(schema or "not recorded", []).append(short(study))

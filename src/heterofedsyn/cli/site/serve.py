@@ -25,9 +25,9 @@ def serve(folder: Folder = HERE) -> None:
     First checks its own software and ledger. SIGTERM or Ctrl-C stops it.
     """
     from heterofedsyn.site.agent import Agent
-    from heterofedsyn.site.consent import check_unit
     from heterofedsyn.site.ledger.anchor import check_anchor_folder
     from heterofedsyn.site.ledger.books import Books
+    from heterofedsyn.site.ledger_unit import check_unit
     from heterofedsyn.site.log import PacedLog
     from heterofedsyn.site.owner import own_settings
     from heterofedsyn.site.selfcheck import keep_checked, self_check

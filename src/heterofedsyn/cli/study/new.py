@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,8 @@ from heterofedsyn.cli._options import (
     ConversionName,
     Delta,
     Epsilon,
+    EthicsApproval,
+    Expires,
     Measure,
     OverwriteFile,
     Purpose,
@@ -83,6 +86,8 @@ def new(
     title: Title = "",
     purpose: Purpose = "",
     contact: Contact = "",
+    ethics_approval: EthicsApproval = "",
+    expires: Expires = "",
     allow_large_delta: AllowLargeDelta = False,
     overwrite: OverwriteFile = False,
 ) -> None:
@@ -103,6 +108,9 @@ def new(
 
     if max_rows_per_unit is not None and unit is None:
         raise UsageError("--max-rows-per-unit needs --unit, the column that identifies a person")
+    about = About(title, purpose, contact, ethics_approval, expires)
+    if (last := about.last_day) is not None and last < datetime.now(UTC).date():
+        raise UsageError(f"--expires {expires} is past, in UTC; give today or a day to come")
     check_file(out, overwrite=overwrite)
     chosen = make_method(method, read_settings(setting, measure))
     if chosen.pools:
@@ -123,7 +131,7 @@ def new(
         settings=settings_of(chosen),
         seed=secrets.randbits(62),
         aggregation=_aggregation(keys, trust, colluding, quorum),
-        about=About(title, purpose, contact),
+        about=about,
     )
     check_usual_delta(delta, allow_large=allow_large_delta)
     check_feasible(chosen.encoding(public), plan, chosen)

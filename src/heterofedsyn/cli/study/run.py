@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -79,6 +80,7 @@ def run(
     from heterofedsyn.protocol import Study
 
     asked = Study.load(study)
+    asked.plan.said_about.check_open(datetime.now(UTC))
     if rows is not None:
         check_rows(rows)
     check_target(out, overwrite=overwrite)

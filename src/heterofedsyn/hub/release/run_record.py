@@ -67,7 +67,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def said_about(self) -> About:
-        """Title, purpose and contact, each empty where the study did not say it."""
+        """What the study said of itself, each text empty where it did not."""
         return About() if isinstance(self.about, msgspec.UnsetType) else self.about
 
     @property
