@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -11,7 +12,7 @@ import typer
 
 from heterofedsyn._words import MOST_CLAMPED, MOST_MISFIT, aloud
 from heterofedsyn.cli._fit import MostClamped, MostMisfit
-from heterofedsyn.cli._options import Json, StudyFile
+from heterofedsyn.cli._options import Json, OverwriteFile, StudyFile, check_file
 from heterofedsyn.cli._show import note, protected, say, say_json, show_table
 from heterofedsyn.cli.site._promise import show_promise
 from heterofedsyn.cli.site._shared import (
@@ -39,6 +40,14 @@ def preview(
     folder: Folder = HERE,
     most_misfit: MostMisfit = MOST_MISFIT,
     most_clamped: MostClamped = MOST_CLAMPED,
+    summary: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html",
+            help="Also write a sheet to print, for your file; nothing in it comes from rows.",
+        ),
+    ] = None,
+    overwrite: OverwriteFile = False,
     as_json: Json = False,
 ) -> None:
     """What would leave for a study, before anything does.
@@ -56,6 +65,8 @@ def preview(
     from heterofedsyn.sources import open_source
 
     now = datetime.now(UTC)
+    if summary is not None:
+        check_file(summary, ".html", overwrite=overwrite, option="--summary")
     tolerance = Tolerance(most_misfit, most_clamped)
     settings = SiteSettings.load(folder)
     asked = Study.load(study)
@@ -67,6 +78,13 @@ def preview(
         check_approvable(settings, asked, account, now)
     except NotApproved as error:
         refusal = str(error)
+    if summary is not None:
+        from heterofedsyn.report.build import write_page
+        from heterofedsyn.report.study_summary import study_summary
+
+        text = study_summary(shown, asked, settings, account, now=now, refusal=refusal)
+        write_page(summary, text, private=False)
+        note(f"summary in {summary}")
     plan = asked.plan
     most = plan.rows_per_unit if plan.unit == settings.unit else 1
     source = open_source(settings.source)
@@ -201,7 +219,14 @@ def _key_removed(settings: SiteSettings, fingerprint: str) -> str:
 
 def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: Account) -> None:
     """What would leave, by release and by round, and against the caps."""
-    from heterofedsyn.hub.planning.preview import release_head, release_lines, round_lines
+    from heterofedsyn.hub.planning.preview import (
+        COLUMN_HEAD,
+        column_lines,
+        most_words,
+        release_head,
+        release_lines,
+        round_lines,
+    )
     from heterofedsyn.site.promise import cap_lines
 
     plan = study.plan
@@ -212,6 +237,10 @@ def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: 
     for line in plan.said_about.lines:
         say(line)
     say(f"to compare: {aloud(shown.study)}")
+    show_table("About each column, at most", COLUMN_HEAD, column_lines(shown)[:MOST_LINES])
+    if len(shown.columns) > MOST_LINES:
+        say(f"and {len(shown.columns) - MOST_LINES:,} columns more; --json has all")
+    say(most_words(shown))
     releases = release_lines(shown, plan)
     show_table(
         "Fixed in advance",

@@ -11,6 +11,7 @@ from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.hub.methods import make_method
 from heterofedsyn.hub.methods.base import Later, Setting
 from heterofedsyn.hub.planning.lengths import Weight
+from heterofedsyn.hub.planning.reach import ColumnReach, least_noise, reach_of
 from heterofedsyn.hub.replies import Ask, make_query
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Query
@@ -51,6 +52,8 @@ class Preview:
             cost the most.
         rho_alone: of the same answers if more sites collude than may: each by itself.
         once: bytes that leave before anything is asked.
+        columns: the most that is asked about each of them.
+        least_noise: of every count, in records, whatever the hub asks within the budget.
     """
 
     site: str
@@ -60,6 +63,8 @@ class Preview:
     rho: float
     rho_alone: float
     once: int = 0
+    columns: tuple[ColumnReach, ...] = ()
+    least_noise: float = 0.0
 
     @property
     def integers(self) -> int | None:
@@ -104,6 +109,41 @@ def preview(study: Study, site: str) -> Preview:
         rho=plan.budget.rho,
         rho_alone=plan.budget_alone.rho,
         once=weight.once,
+        columns=reach_of(
+            schema,
+            plan,
+            [part for round_ in rounds for part in round_.parts],
+            [part for part in asked if isinstance(part, Later)],
+        ),
+        least_noise=least_noise(plan),
+    )
+
+
+COLUMN_HEAD = ["column, and how it is told", "noise alone", "together with", "noise then"]
+"""What stands above `column_lines`."""
+
+
+def column_lines(shown: Preview) -> list[list[str]]:
+    """The most that is asked about each column, for people."""
+    others = sum(column.values > 0 for column in shown.columns) - 1
+    return [
+        [
+            f"{column.name}: {column.told_as}",
+            "" if column.alone is None else column.alone.words,
+            _partners(column, others),
+            "" if column.together is None else column.together.words,
+        ]
+        for column in shown.columns
+    ]
+
+
+def most_words(shown: Preview) -> str:
+    """What holds of every column, whatever the hub asks within the budget."""
+    return (
+        "all that can leave are noisy counts, or sums of such: of all rows, of the values of one "
+        "column, or of two columns together; never of three, and never a row. Noise is the "
+        "standard deviation on every count, in records; whatever the hub asks within the budget, "
+        f"it is at least {int(10 * shown.least_noise) / 10:,.1f}, and the more is asked the larger"
     )
 
 
@@ -179,6 +219,13 @@ def _sum(figures: Iterable[int | None]) -> int | None:
 
 def _summed(plan: Plan) -> bool:
     return plan.trust_model.alone_factor != 1
+
+
+def _partners(column: ColumnReach, others: int) -> str:
+    many = len(column.partners)
+    if many <= 3:
+        return ", ".join(column.partners)
+    return f"any of {many:,} others" if many == others else f"{many:,} of {others:,} others"
 
 
 def _round_line(round_: ForeseenRound) -> list[str]:
