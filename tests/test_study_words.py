@@ -130,7 +130,7 @@ def test_an_expired_study_is_refused_before_anybody_is_asked(
     settings = make_site(tmp_path, folder=tmp_path / "site")
     new = ("study", "new", "--schema", settings.schema, "--site", "elmwood", "--epsilon", "1")
     desk.run(*new, "--delta", "1e-9", "--out", "new.toml", "--expires", "2001-01-01")
-    desk.refused(2, "--expires 2001-01-01 is past")
+    desk.refused(2, "expires (2001-01-01) is past")
     schema = settings.load_schema()
     plan = make_plan(schema, ["elmwood"], about=About(expires="2001-01-01"))
     Study(plan=plan, schema=schema.settings, quorum=1).save(tmp_path / "old.toml")
