@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,7 +117,7 @@ def test_a_token_opens_once_and_is_told_nowhere(opened: tuple[str, list[str]]) -
 
 @pytest.mark.parametrize("headers", [{"sec_fetch_dest": "iframe"}, {"sec_purpose": "prefetch"}])
 def test_a_token_is_not_used_up_by_a_frame_or_by_looking_ahead(
-    opened: tuple[str, list[str]], headers: dict[str, str]
+    opened: tuple[str, list[str]], headers: Any
 ) -> None:
     somebody = stranger(opened[0])
     assert somebody.ask(opened[0].partition(somebody.host)[2], **headers).status == 403
@@ -183,7 +184,7 @@ def test_only_the_owner_starts_it(
 # What a form may do
 
 
-FOREIGN: list[dict[str, str]] = [
+FOREIGN: list[Any] = [
     {"origin": "http://evil.example"},
     {"origin": "null"},
     {"origin": ""},
@@ -361,8 +362,8 @@ def test_the_ledger_shows_every_charge_and_the_agents_own_check(
     study = approved_study(settings)
     with Books.open(settings.folder, settings.anchor) as books:
         cost = study.plan.budget.split(1, 3)[0]
-        caps = {"cap": settings.cap, "study_cap": settings.study_cap}
-        books.charge(study.fingerprint, "0" * 64, "one-way <b>", cost, **caps)
+        cap, own = settings.cap, settings.study_cap
+        books.charge(study.fingerprint, "0" * 64, "one-way <b>", cost, cap=cap, study_cap=own)
     assert read_checked(settings.folder) is None
     keep_checked(settings.folder, ["noise looks as it should"], now=NOW)
     text = caller.ask("ledger").text
