@@ -267,6 +267,7 @@ def test_the_console_is_no_way_around_caps_and_schemas(
     refused = {
         "large.toml": (make_study(epsilon=2.0), "more than the cap per study"),
         "other.toml": (make_study(sites=("lakeside",)), "this site is called"),
+        "late.toml": (make_study(about=About(expires="2020-01-31")), "2020-01-31"),
     }
     for name, (study, why) in refused.items():
         shown = caller.ask(put(settings, study, name))
@@ -285,6 +286,9 @@ def test_consent_is_withdrawn_only_if_it_is_meant(caller: Caller, settings: Site
     caller.ask("studies/withdraw", {**form, "sure": "yes"})
     assert "was withdrawn" in caller.ask(page).text
     assert "Already" not in approve(caller, study, page)
+    sheet = caller.ask(f"{page}/sheet")
+    assert sheet.headers["content-disposition"].startswith("attachment")
+    assert study.fingerprint[:8] in sheet.text
     caller.ask("studies/withdraw", {**form, "sure": "yes", "how": "close"})
     assert "Approve" not in caller.ask(page).text
 

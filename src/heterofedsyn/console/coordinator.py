@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from msgspec import UNSET
 from starlette.responses import Response
 
 from heterofedsyn._words import aloud
@@ -52,7 +51,7 @@ def _studies(visit: Visit, hub: Hub) -> Response:
             study = Study.load(path)
         except HeterofedsynError:
             continue  # a schema, or something else
-        about = () if study.plan.about is UNSET else study.plan.about.said
+        about = study.plan.said_about.worded
         found.append((path.name, study.plan, about, aloud(study.fingerprint).split()))
     return visit.page("coordinator_studies.html", "Studies", studies=found, folder=hub.folder)
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET
-
 from heterofedsyn._words import aloud, count
 from heterofedsyn.console.pages import sentence
 from heterofedsyn.console.steward_site import OwnSite
-from heterofedsyn.hub.planning.preview import release_head, release_lines, round_lines
+from heterofedsyn.hub.planning.preview import (
+    COLUMN_HEAD,
+    column_lines,
+    most_words,
+    release_head,
+    release_lines,
+    round_lines,
+)
 from heterofedsyn.protocol.plan import Plan, protected
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.report.blocks import Block, Facts, Section, Table, Text, Warn
@@ -19,8 +24,7 @@ from heterofedsyn.site.settings import SiteSettings
 
 def title_of(study: Study) -> str:
     """What people call a study."""
-    about = study.plan.about
-    return (about.title if about is not UNSET else "") or "A study without a title"
+    return study.plan.said_about.title or "A study without a title"
 
 
 def sections_of(
@@ -42,19 +46,17 @@ def sections_of(
 
 def _who_asks(study: Study) -> Section:
     plan = study.plan
-    said = () if plan.about is UNSET else plan.about.said
-    named = tuple((name.replace("_", " ").capitalize(), text) for name, text in said)
+    said = plan.said_about.worded
     blocks: list[Block] = (
         [] if said else [Warn("the study does not say what it is for or who asks")]
     )
     blocks.append(
         Facts(
             (
-                *(each for each in named if each[0] != "Title"),
+                *(each for each in said if each[0] != "Title"),
                 ("Sites", ", ".join(plan.sites)),
                 ("Sites that must answer", f"{study.quorum} of {len(plan.sites)}"),
                 ("Method", plan.method),
-                ("Columns", ", ".join(column.name for column in study.public.columns)),
                 ("Fingerprint of the schema", study.public.fingerprint),
             )
         )
@@ -110,12 +112,19 @@ def _leaving(site: OwnSite, study: Study) -> Section:
         tuple(map(tuple, round_lines(shown))),
         words=2,
     )
-    words = (
-        "Every integer leaves with noise of that sigma added; exact counts and rows never do. "
+    columns = Table(
+        "About each column, at most",
+        tuple(COLUMN_HEAD),
+        tuple(map(tuple, column_lines(shown))),
+        words=4,
+        longest=200,
+    )
+    consent = (
         "Consent is to the budget: this is what the method will ask, but the agent answers any "
         "statistic that the hub asks for within it."
     )
-    return Section("leaving", "What would leave", (Text(words), rounds, fixed))
+    blocks = (Text(sentence(most_words(shown))), columns, rounds, fixed, Text(consent))
+    return Section("leaving", "What would leave", blocks)
 
 
 def _caps(plan: Plan, settings: SiteSettings, account: Account) -> Section:

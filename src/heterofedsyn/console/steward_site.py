@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from threading import Lock
 
 from heterofedsyn.console.inbox import Inbox, key_of
@@ -103,7 +104,7 @@ class OwnSite:
         study, consent = recorded(settings, fingerprint)
         good, words = True, f"approved by {consent.who} at {consent.when}"
         try:
-            approved(settings, fingerprint, account)
+            approved(settings, fingerprint, account, datetime.now(UTC))
         except HeterofedsynError as error:
             good, words = False, str(error)
         return Decided(key_of(fingerprint), study, consent, good, words)

@@ -12,12 +12,13 @@ from starlette.responses import Response
 
 from heterofedsyn._words import aloud
 from heterofedsyn.console.inbox import Waiting, key_of
-from heterofedsyn.console.pages import Do, Form, Show, Visit
+from heterofedsyn.console.pages import Do, Form, Show, Visit, download
 from heterofedsyn.console.steward_prospect import sections_of, title_of
 from heterofedsyn.console.steward_site import Decided, OwnSite
 from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.protocol.terms import hears_sums
+from heterofedsyn.report.study_summary import study_summary
 from heterofedsyn.site.consent import approve, check_approvable, check_study, close, withdraw
 from heterofedsyn.site.ledger.entries import Account
 from heterofedsyn.site.owner import standing_consent, user_name
@@ -46,6 +47,7 @@ def views(site: OwnSite) -> Mapping[str, Show]:
         "studies": lambda visit: _studies(visit, site),
         "studies/waiting/{key}": lambda visit: _waiting(visit, site),
         "studies/decided/{key}": lambda visit: _decided(visit, site),
+        "studies/decided/{key}/sheet": lambda visit: _sheet(visit, site),
     }
 
 
@@ -118,7 +120,7 @@ def _waiting(visit: Visit, site: OwnSite) -> Response:
     sections = sections_of(site, settings, study, account)
     refusal = ""
     try:
-        check_approvable(settings, study, account)
+        check_approvable(settings, study, account, datetime.now(UTC))
     except HeterofedsynError as error:
         refusal = str(error)
     asked = _asked(visit, study.fingerprint)
@@ -144,7 +146,7 @@ def _decided(visit: Visit, site: OwnSite) -> Response:
     refusal = "" if found.good else found.words
     if not found.good:
         try:
-            check_approvable(site.settings(), found.study, account)
+            check_approvable(site.settings(), found.study, account, datetime.now(UTC))
             asked = _asked(visit, found.study.fingerprint)
         except HeterofedsynError as error:
             refusal = str(error)
@@ -163,6 +165,20 @@ def _decided(visit: Visit, site: OwnSite) -> Response:
         charged=any(one.study == found.study.fingerprint for one in account.charges),
         who=user_name(),
     )
+
+
+def _sheet(visit: Visit, site: OwnSite) -> Response:
+    """One sheet about a study, to print; nothing in it comes from rows."""
+    found, account = _find_decided(visit.part("key"), site)
+    text = study_summary(
+        site.foreseen(found.study),
+        found.study,
+        site.settings(),
+        account,
+        now=datetime.now(UTC),
+        refusal=None if found.good else found.words,
+    )
+    return download(text.encode(), f"study-{found.study.fingerprint[:8]}.html", "text/html")
 
 
 def _drop(visit: Visit, form: Form, site: OwnSite) -> Response:
@@ -209,9 +225,10 @@ def _approve(visit: Visit, form: Form, site: OwnSite) -> Response:
         account = site.account()
         check_study(settings, study)
         site.foreseen(study)
-        given = standing_consent(settings, study, account)
+        now = datetime.now(UTC)
+        given = standing_consent(settings, study, account, now)
         if given is None:
-            who, now = form.text("who") or user_name(), datetime.now(UTC)
+            who = form.text("who") or user_name()
             consent = approve(settings, study, who=who, now=now)
             then = "now" if site.listens() else "once it runs"
             visit.say(f"Approved by {consent.who} at {consent.when}; the agent answers it {then}.")
