@@ -50,10 +50,10 @@ from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.schema import Schema, encode, with_atoms
 from heterofedsyn.site import Site
 from heterofedsyn.site.agent import Agent
-from heterofedsyn.site.consent import CONSENT, STUDY, approve, withdraw
+from heterofedsyn.site.consent import CONSENT, approve, withdraw
 from heterofedsyn.site.ledger.answers import Kept
 from heterofedsyn.site.ledger.books import Books
-from heterofedsyn.site.settings import SiteSettings
+from heterofedsyn.site.settings import STUDY, SiteSettings
 from heterofedsyn.sources import open_source
 from support import NoNoise, categories, make_plan
 

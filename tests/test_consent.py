@@ -19,11 +19,9 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol import Study
 from heterofedsyn.site.consent import (
     CONSENT,
-    STUDY,
     WITHDRAWN,
     approve,
     approved,
-    check_unit,
     close,
     recorded,
     withdraw,
@@ -32,8 +30,9 @@ from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.ledger.entries import Account
 from heterofedsyn.site.ledger.locked import lock
 from heterofedsyn.site.ledger.private import is_forgotten
+from heterofedsyn.site.ledger_unit import check_unit
 from heterofedsyn.site.peers import Peers
-from heterofedsyn.site.settings import SiteSettings
+from heterofedsyn.site.settings import STUDY, SiteSettings
 from heterofedsyn.site.signing import Identity
 from hidden_support import NAMES, conduct, hidden_study, key_of, make_sites
 from site_support import NOW, SCHEMA, WHO, approved_study, make_site, make_study
@@ -52,7 +51,7 @@ def settings(tmp_path: Path) -> SiteSettings:
 def test_what_was_approved_is_found_with_who_when_and_how_much(settings: SiteSettings) -> None:
     study = make_study()
     given = approve(settings, study, who=WHO, now=NOW)
-    assert approved(settings, study.fingerprint, account(settings)) == (study, given)
+    assert approved(settings, study.fingerprint, account(settings), NOW) == (study, given)
     assert (given.who, given.when) == (WHO, "2030-01-02T03:04:05Z")
     assert given.cap == study.plan.budget
     assert given.study == study.fingerprint
@@ -92,12 +91,12 @@ def test_who_decides_must_be_a_name(settings: SiteSettings, who: str) -> None:
 @pytest.mark.parametrize("name", ["", "..", "../..", "x" * 64, "A" * 64, "0" * 63, "0" * 64 + "\n"])
 def test_a_query_can_name_no_path(settings: SiteSettings, name: str) -> None:
     with pytest.raises(NotApproved, match="names no study"):
-        approved(settings, name, account(settings))
+        approved(settings, name, account(settings), NOW)
 
 
 def test_an_unknown_study_is_not_approved(settings: SiteSettings) -> None:
     with pytest.raises(NotApproved, match="was not approved"):
-        approved(settings, make_study().fingerprint, account(settings))
+        approved(settings, make_study().fingerprint, account(settings), NOW)
 
 
 @pytest.mark.parametrize(
@@ -116,23 +115,23 @@ def test_a_study_that_changes_after_approval_is_another_study(
     study = approved_study(settings)
     changed = msgspec.structs.replace(study, plan=msgspec.structs.replace(study.plan, **change))
     with pytest.raises(NotApproved, match="was not approved"):
-        approved(settings, changed.fingerprint, account(settings))
+        approved(settings, changed.fingerprint, account(settings), NOW)
     changed.save(settings.studies / study.fingerprint / STUDY)
     with pytest.raises(NotApproved, match="changed after"):
-        approved(settings, study.fingerprint, account(settings))
+        approved(settings, study.fingerprint, account(settings), NOW)
 
 
 def test_a_schema_or_cap_that_changes_after_approval_ends_consent(settings: SiteSettings) -> None:
     study = approved_study(settings)
     categories(4, 6, 4).save(settings.schema)
     with pytest.raises(NotApproved, match="another schema"):
-        approved(settings, study.fingerprint, account(settings))
+        approved(settings, study.fingerprint, account(settings), NOW)
     SCHEMA.save(settings.schema)
-    approved(settings, study.fingerprint, account(settings))
+    approved(settings, study.fingerprint, account(settings), NOW)
     path = settings.folder / "site.toml"
     path.write_text(path.read_text().replace("study_epsilon = 1.0", "study_epsilon = 0.5"))
     with pytest.raises(NotApproved, match="more than the cap per study"):
-        approved(SiteSettings.load(settings.folder), study.fingerprint, account(settings))
+        approved(SiteSettings.load(settings.folder), study.fingerprint, account(settings), NOW)
 
 
 def test_consent_and_its_withdrawal_are_on_disk_under_their_names(
@@ -159,7 +158,7 @@ def test_consent_can_be_withdrawn_once_and_given_again(settings: SiteSettings) -
     study = approved_study(settings)
     withdraw(settings, study.fingerprint, who=WHO, now=NOW)
     with pytest.raises(NotApproved, match="was withdrawn"):
-        approved(settings, study.fingerprint, account(settings))
+        approved(settings, study.fingerprint, account(settings), NOW)
     assert recorded(settings, study.fingerprint)[0] == study
     with pytest.raises(UsageError, match="withdrawn before"):
         withdraw(settings, study.fingerprint, who=WHO, now=NOW)
@@ -168,7 +167,7 @@ def test_consent_can_be_withdrawn_once_and_given_again(settings: SiteSettings) -
     with pytest.raises(UsageError, match="no consent"):
         withdraw(settings, "../" + study.fingerprint, who=WHO, now=NOW)
     approved_study(settings)
-    approved(settings, study.fingerprint, account(settings))
+    approved(settings, study.fingerprint, account(settings), NOW)
 
 
 def test_consent_ends_with_a_repair_of_the_ledger_until_it_is_given_again(
@@ -180,12 +179,12 @@ def test_consent_ends_with_a_repair_of_the_ledger_until_it_is_given_again(
         before = path.read_bytes()
         Books.repair(settings.folder, settings.anchor, settings.study_cap, restored=True)
         with pytest.raises(NotApproved, match="approve the study again"):
-            approved(settings, study.fingerprint, account(settings))
+            approved(settings, study.fingerprint, account(settings), NOW)
         approved_study(settings)
-        approved(settings, study.fingerprint, account(settings))
+        approved(settings, study.fingerprint, account(settings), NOW)
         path.write_bytes(before)  # an older consent does not come back to life
         with pytest.raises(NotApproved, match="approve the study again"):
-            approved(settings, study.fingerprint, account(settings))
+            approved(settings, study.fingerprint, account(settings), NOW)
         approved_study(settings)
 
 
@@ -204,10 +203,10 @@ def test_a_steward_repairs_after_a_snapshot_and_is_told_what_consent_means(
     assert "no study is approved any longer" in done.stdout
     assert account(settings).spent == settings.study_cap
     with pytest.raises(NotApproved, match="the ledger was repaired"):
-        approved(settings, study.fingerprint, account(settings))
+        approved(settings, study.fingerprint, account(settings), NOW)
     again = CliRunner().invoke(app, consenting)
     assert "the ledger was repaired (entry 1), so entries may be missing" in again.stderr
-    approved(settings, study.fingerprint, account(settings))
+    approved(settings, study.fingerprint, account(settings), NOW)
 
 
 def test_a_consent_that_does_not_name_a_repair_was_given_before_any(
@@ -218,11 +217,11 @@ def test_a_consent_that_does_not_name_a_repair_was_given_before_any(
     found = json.loads(path.read_text())
     del found["repaired"]
     path.write_text(json.dumps(found))
-    approved(settings, study.fingerprint, account(settings))
+    approved(settings, study.fingerprint, account(settings), NOW)
     settings.anchor.unlink()
     Books.repair(settings.folder, settings.anchor, settings.study_cap)
     with pytest.raises(NotApproved, match="the ledger was repaired"):
-        approved(settings, study.fingerprint, account(settings))
+        approved(settings, study.fingerprint, account(settings), NOW)
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b"\xff", b"[]", b"{" * 10_000])
@@ -230,14 +229,14 @@ def test_a_damaged_consent_is_no_consent(settings: SiteSettings, text: bytes) ->
     study = approved_study(settings)
     (settings.studies / study.fingerprint / CONSENT).write_bytes(text)
     with pytest.raises(HeterofedsynError, match="approve the study again"):
-        approved(settings, study.fingerprint, account(settings))
+        approved(settings, study.fingerprint, account(settings), NOW)
 
 
 def test_a_consent_cannot_be_moved_to_another_study(settings: SiteSettings) -> None:
     study, other = approved_study(settings), make_study(epsilon=0.5)
     (settings.studies / study.fingerprint).rename(settings.studies / other.fingerprint)
     with pytest.raises(NotApproved, match="changed after"):
-        approved(settings, other.fingerprint, account(settings))
+        approved(settings, other.fingerprint, account(settings), NOW)
 
 
 # LEDGERS THAT DO NOT SAY WHAT THEY PROTECT
@@ -280,7 +279,7 @@ def test_an_old_ledger_protects_what_the_studies_protect_that_it_was_charged_for
     check_unit(same, account(settings))
     study = make_study(unit=own, seed=9)
     approve(same, study, who=WHO, now=NOW)
-    approved(same, study.fingerprint, account(settings))
+    approved(same, study.fingerprint, account(settings), NOW)
 
 
 @pytest.mark.parametrize("unit", [None, "a0"])
@@ -344,7 +343,7 @@ def test_a_study_whose_keys_are_all_confirmed_is_approved(sites: Sites) -> None:
     study = hidden_study(sites)
     for settings in sites.values():
         given = approve(settings, study, who=WHO, now=NOW)
-        assert approved(settings, study.fingerprint, account(settings)) == (study, given)
+        assert approved(settings, study.fingerprint, account(settings), NOW) == (study, given)
 
 
 def forget_pair(sites: Sites) -> None:
@@ -400,7 +399,7 @@ def test_a_study_that_a_site_cannot_hide_in_is_neither_approved_nor_answered(
         approve(settings, study, who=WHO, now=NOW)
     assert not (settings.studies / study.fingerprint).exists()
     with pytest.raises(NotApproved):
-        approved(settings, before.fingerprint, account(settings))
+        approved(settings, before.fingerprint, account(settings), NOW)
 
 
 def test_a_study_without_keys_or_with_another_own_key_is_not_approved(sites: Sites) -> None:
@@ -439,7 +438,7 @@ def test_the_price_seen_alone_is_that_of_the_honest_sites(tmp_path: Path, quorum
             approve(settings, study, who=WHO, now=NOW)
         else:
             with pytest.raises(NotApproved, match="more than the cap on that"):
-                approved(settings, study.fingerprint, account(settings))
+                approved(settings, study.fingerprint, account(settings), NOW)
 
 
 def nothing(settings: SiteSettings, study: Study) -> None:
@@ -494,7 +493,7 @@ def test_consent_to_a_study_that_hides_answers_is_given_once(
         approve(settings, study, who=WHO, now=NOW)
     if happens is not nothing:
         with pytest.raises(NotApproved):
-            approved(settings, study.fingerprint, account(settings))
+            approved(settings, study.fingerprint, account(settings), NOW)
 
 
 @pytest.mark.parametrize("happens", [take_back, end])
@@ -517,7 +516,7 @@ def test_the_private_key_of_a_study_is_gone_at_once_while_an_agent_serves(
         with pytest.raises(HeterofedsynError, match="closed"):
             books.keep_secret(study.fingerprint, "key", b"private")
         with pytest.raises(NotApproved, match=r"withdrawn|closed"):
-            approved(settings, study.fingerprint, books.account)
+            approved(settings, study.fingerprint, books.account, NOW)
 
 
 def test_who_was_interrupted_while_ending_a_study_ends_it_again(
@@ -534,19 +533,19 @@ def test_who_was_interrupted_while_ending_a_study_ends_it_again(
         with pytest.raises(KeyboardInterrupt):
             take_back(settings, study)
     with pytest.raises(NotApproved, match="was closed"):
-        approved(settings, study.fingerprint, account(settings))
+        approved(settings, study.fingerprint, account(settings), NOW)
     with pytest.raises(NotApproved, match="approved here before"):
         approve(settings, study, who=WHO, now=NOW)
     take_back(settings, study)
     with pytest.raises(NotApproved, match="was withdrawn"):
-        approved(settings, study.fingerprint, account(settings))
+        approved(settings, study.fingerprint, account(settings), NOW)
 
 
 def test_a_closed_study_is_closed_for_good_under_any_trust(settings: SiteSettings) -> None:
     study = approved_study(settings)
     end(settings, study)
     with pytest.raises(NotApproved, match="was closed"):
-        approved(settings, study.fingerprint, account(settings))
+        approved(settings, study.fingerprint, account(settings), NOW)
     with pytest.raises(NotApproved, match="for good"):
         approved_study(settings)
     assert recorded(settings, study.fingerprint)[0] == study
@@ -573,7 +572,7 @@ def test_a_repaired_site_takes_part_again_with_its_new_key(sites: Sites) -> None
     settings = sites["elmwood"]
     Books.repair(settings.folder, settings.anchor, settings.study_cap, restored=True)
     with pytest.raises(NotApproved, match="it cannot go on here"):
-        approved(settings, old.fingerprint, account(settings))
+        approved(settings, old.fingerprint, account(settings), NOW)
     new = hidden_study(sites, seed=8)
     with pytest.raises(NotApproved, match="ANOTHER key for elmwood"):
         approve(sites["oak"], new, who=WHO, now=NOW)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heterofedsyn.cli._fit import MOST_CLAMPED, MOST_MISFIT
+from heterofedsyn._words import MOST_CLAMPED, MOST_MISFIT
 from heterofedsyn.cli.app import run
 from heterofedsyn.errors import DataError, UsageError
 from heterofedsyn.protocol import Answer, decode

@@ -24,6 +24,10 @@ NO_VALUE = (
 )
 """What people write for no value, in columns of numbers, dates and truth values."""
 
+MOST_MISFIT = 0.05
+MOST_CLAMPED = 0.2
+"""Shares of rows, and of a column's values, that may be wrong unless their owner says otherwise."""
+
 SILENCE = 5.0
 """Seconds between two lines of progress."""
 
@@ -47,6 +51,17 @@ def percent(share: float) -> str:
     if value == 0:
         return "0 %"
     return f"{value:.1f} %" if abs(value) >= 1 else f"{value:.2g} %"
+
+
+def size(many: int) -> str:
+    """Bytes for people.
+
+    >>> size(1_234_567)
+    '1.2 MB'
+    """
+    if many < 1_000:
+        return f"{many} B"
+    return f"{many / 1e3:.1f} kB" if many < 1e6 else f"{many / 1e6:.1f} MB"
 
 
 def aloud(fingerprint: str) -> str:

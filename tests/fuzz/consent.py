@@ -11,7 +11,7 @@ from heterofedsyn.protocol import Study
 from heterofedsyn.site.consent import CONSENT, approved
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.settings import SiteSettings
-from site_support import approved_study, make_site
+from site_support import NOW, approved_study, make_site
 
 FORM = "json"
 
@@ -37,7 +37,7 @@ def fuzz_one(data: bytes) -> None:
     settings, study, _ = _site()
     (settings.studies / study.fingerprint / CONSENT).write_bytes(data)
     account = Books.read(settings.folder, settings.anchor)
-    found = lawful(lambda: approved(settings, study.fingerprint, account))
+    found = lawful(lambda: approved(settings, study.fingerprint, account, NOW))
     if found is not None:
         assert found[0].fingerprint == found[1].study == study.fingerprint
         cap = lawful(lambda: found[1].cap)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -145,11 +146,30 @@ def _(true: Any, settings: at.SiteSettings, study: Any, **more: Any) -> Any:
     return given
 
 
+_EXPIRED = "expired study"
+
+
+@ledger("an expired study is answered", r"a study that ends after .*: answered", _EXPIRED)
+def _() -> None:
+    leave_out(at.consent.approved, at.About.check_open)
+
+
+@ledger("an expired study is approved", r"an expired study was approved", _EXPIRED)
+def _() -> None:
+    leave_out(at.consent.approve, at.About.check_open)
+
+
+@ledger("a study's last day ends where the site is", r"a study that ends after .*", _EXPIRED)
+@instead_of(at.About.check_open)
+def _(true: Any, about: at.About, now: datetime) -> None:
+    true(about, now.replace(tzinfo=UTC))
+
+
 @ledger("consent outlives a repair", r"consent outlived a repair", "on disk")
 @instead_of(at.consent.approved)
-def _(true: Any, settings: at.SiteSettings, fingerprint: str, account: Any) -> Any:
+def _(true: Any, settings: at.SiteSettings, fingerprint: str, account: Any, now: Any) -> Any:
     _, given = at.consent.recorded(settings, fingerprint)
-    return true(settings, fingerprint, replace(account, repaired=given.repaired))
+    return true(settings, fingerprint, replace(account, repaired=given.repaired), now)
 
 
 # COUNTS

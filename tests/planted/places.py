@@ -24,6 +24,7 @@ from heterofedsyn.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise,
 from heterofedsyn.privacy.terms import Noised, NoisyIntegers, Terms
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import plan
+from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.aggregation import Opened, bound_to, hash_of
 from heterofedsyn.protocol.codec import decode
 from heterofedsyn.protocol.messages import Answer, Query, Released, encode, query_fingerprint

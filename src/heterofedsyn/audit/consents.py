@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
+from itertools import repeat
 
 import msgspec
 
@@ -28,9 +30,10 @@ from heterofedsyn.marginals import Flat
 from heterofedsyn.privacy.noise import SecureNoise
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Part, Plan, Study, encode
+from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.refusal import Reason
 from heterofedsyn.site import consent
-from heterofedsyn.site.settings import SiteSettings
+from heterofedsyn.site.settings import STUDY, SiteSettings
 
 _SCHEMA = plain_schema(3, 2)
 _ROWS = b"person,a0,a1\n1,v0,v0\n2,v1,v1\n3,v2,v1\n"
@@ -43,6 +46,7 @@ def checks(seed: int) -> Iterator[Check]:
     """Every way in which consent may be missing, or may have gone."""
     yield "consent", partial(_consent, seed)
     yield "consent is to what the steward saw", partial(_seen, seed)
+    yield "an expired study", partial(_expired, seed)
     yield "a site of records answers no study of persons", partial(_records, seed)
     for what, changes in (("consent", _CONSENTS), ("a lowered cap", _LOWERED)):
         yield f"while an agent serves: {what}", partial(_at_once, changes, seed)
@@ -162,6 +166,33 @@ def _seen(seed: int) -> str:
     return "2 studies, 4 queries"
 
 
+def _expired(seed: int) -> str:
+    """A study is answered until its last day ends, wherever clocks are set; then no more."""
+    plan = plan_of(_SCHEMA, seed, epsilon=1.0, about=About(expires=f"{WHEN:%Y-%m-%d}"))
+    midnight = datetime(WHEN.year, WHEN.month, WHEN.day, tzinfo=UTC) + timedelta(days=1)
+    moment = timedelta(microseconds=1)
+    times = {WHEN: "answered", midnight - moment: "answered"}
+    times |= dict.fromkeys([midnight, midnight + timedelta(days=400)], Reason.NOT_APPROVED)
+    with temporary_folder() as place:
+        site = SiteOnDisk.make(place, _SCHEMA, _ROWS, plan)
+        for number, (now, wanted) in enumerate(times.items()):
+            for zone in (UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-12))):
+                local = now.astimezone(zone)
+                with site.serving(SecureNoise(), clock=repeat(local).__next__) as agent:
+                    before = agent.spent
+                    reply = _asked(agent, plan, number, 0.1)
+                    require(reply == wanted, f"a study that ends after {WHEN:%d}: {reply} {local}")
+                    paid = wanted == "answered" or agent.spent == before
+                    require(paid, "an expired study was charged")
+        other = msgspec.structs.replace(plan, seed=plan.seed + 1)
+        study = Study(plan=other, schema=_SCHEMA.settings, quorum=1)
+        try:
+            consent.approve(site.settings, study, who="an auditor", now=midnight)
+        except NotApproved:
+            return f"{len(times)} times in 3 zones, and an approval"
+    raise Broken("an expired study was approved")
+
+
 def _records(seed: int) -> str:
     """Whoever protects records by its ledger must not answer as if it protected persons.
 
@@ -233,7 +264,7 @@ def _copy(settings: SiteSettings, plan: Plan) -> SiteSettings:
 def _change_study(settings: SiteSettings, plan: Plan) -> SiteSettings:
     """Another plan in the file than the steward read."""
     other = msgspec.structs.replace(plan, epsilon=plan.epsilon / 2)
-    path = settings.studies / plan.fingerprint / consent.STUDY
+    path = settings.studies / plan.fingerprint / STUDY
     path.unlink()
     Study(plan=other, schema=_SCHEMA.settings, quorum=1).save(path)
     return settings

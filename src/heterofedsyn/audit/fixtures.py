@@ -305,9 +305,12 @@ class SiteOnDisk:
         return Books.open(self.settings.folder, self.settings.anchor)
 
     @contextmanager
-    def serving(self, noise: NoiseSource | None = None) -> Iterator[Serving]:
-        """The site while its agent has the books; its noise is what any agent has, unless given."""
-        given = {} if noise is None else {"noise": noise}
+    def serving(
+        self, noise: NoiseSource | None = None, clock: Callable[[], datetime] | None = None
+    ) -> Iterator[Serving]:
+        """The site while its agent has the books; noise and clock are any agent's, unless given."""
+        given: dict[str, Any] = {} if noise is None else {"noise": noise}
+        given |= {} if clock is None else {"clock": clock}
         with self.open_books() as books:
             agent = Agent(self.settings, books, log=lambda line: None, **given)
             yield Serving(self.settings, agent, books)

@@ -62,6 +62,16 @@ Measure = Annotated[
 Title = Annotated[str, typer.Option(metavar="TEXT", help="What people call the study.")]
 Purpose = Annotated[str, typer.Option(metavar="TEXT", help="What its release will be used for.")]
 Contact = Annotated[str, typer.Option(metavar="TEXT", help="Whom to ask about it.")]
+EthicsApproval = Annotated[
+    str, typer.Option(metavar="TEXT", help="Who approved of it, and under which number.")
+]
+Expires = Annotated[
+    str,
+    typer.Option(
+        metavar="DAY",
+        help="Last day (UTC) on which sites may be asked, such as 2030-12-31; none unless given.",
+    ),
+]
 NoiseSeed = Annotated[
     int | None,
     typer.Option(help="Reproducible noise, FOR RESEARCH: anyone with the seed can undo it."),

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, cast
 
-from heterofedsyn._words import Pace, count
+from heterofedsyn._words import Pace, count, size
 from heterofedsyn.errors import plain
 
 if TYPE_CHECKING:
@@ -79,17 +79,6 @@ def show_round(report: RoundReport) -> None:
 def pace(doing: str) -> Pace:
     """A line on stderr every few seconds while something long is going on."""
     return Pace(lambda text: note(f"{doing}: {text}"))
-
-
-def size(many: int) -> str:
-    """Bytes for people.
-
-    >>> size(1_234_567)
-    '1.2 MB'
-    """
-    if many < 1_000:
-        return f"{many} B"
-    return f"{many / 1e3:.1f} kB" if many < 1e6 else f"{many / 1e6:.1f} MB"
 
 
 def show_table(

@@ -22,6 +22,7 @@ from heterofedsyn.cli import (
     audit,
     bench,
     compare,
+    console,
     demo,
     evaluate,
     export,
@@ -60,6 +61,7 @@ app.command("export")(export.export)
 app.add_typer(schema.app, name="schema")
 app.add_typer(site.app, name="site")
 app.add_typer(study.app, name="study")
+app.command("console")(console.console)
 app.command("audit")(audit.audit)
 app.add_typer(bench.app, name="bench")
 

@@ -29,7 +29,8 @@ def demo(
 
     Takes less than a minute.
     """
-    from heterofedsyn.cli._show import note, show_round, show_table, size
+    from heterofedsyn._words import size
+    from heterofedsyn.cli._show import note, show_round, show_table
     from heterofedsyn.cli.report import write_report
     from heterofedsyn.errors import UsageError
     from heterofedsyn.evaluation import total_variation

@@ -132,7 +132,8 @@ def simulate(
     from heterofedsyn.cli._show import note, pace, show_round
     from heterofedsyn.cli.report import write_report
     from heterofedsyn.hub import make_method
-    from heterofedsyn.hub.release import check_rows, check_target, large_delta
+    from heterofedsyn.hub.release import check_rows, check_target
+    from heterofedsyn.privacy.budget import large_delta
     from heterofedsyn.simulate.split import MOST_SITES
     from heterofedsyn.simulate.synthesizer import FederatedSynthesizer, name_sites
 

@@ -199,6 +199,16 @@ def check_usual_delta(delta: float, *, allow_large: bool) -> None:
         )
 
 
+def large_delta(delta: float, rows: int) -> tuple[str, ...]:
+    """What to say of a delta that protects nobody among so many rows, if it does not."""
+    if delta * rows < 1:
+        return ()
+    return (
+        f"delta {delta:g} is not below 1 / (number of rows): it would allow publishing somebody's "
+        "record outright; take a smaller one",
+    )
+
+
 def _check_delta(delta: float) -> None:
     if not 1e-300 <= delta < 1:
         raise UsageError(

@@ -1,14 +1,17 @@
-"""What a study is for, in the words of those who ask for it."""
+"""What a study is for and until when, in the words of those who ask for it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, date, datetime
 
 import msgspec
 
-from heterofedsyn.errors import UsageError
+from heterofedsyn.errors import NotApproved, UsageError
 
 MOST_LETTERS = 500
+
+_LABELS = {"ethics_approval": "Ethics approval", "expires": "Ends after"}
 
 
 class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -18,16 +21,21 @@ class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         title: what people call it.
         purpose: what its release will be used for.
         contact: whom to ask.
+        ethics_approval: who approved of it, and under which number.
+        expires: the last day on which it may be asked, such as 2030-12-31, until its end in UTC.
     """
 
     title: str = ""
     purpose: str = ""
     contact: str = ""
+    ethics_approval: str = ""
+    expires: str = ""
 
     def __post_init__(self) -> None:
         for name, text in self.said:
             if len(text) > MOST_LETTERS or not text.isprintable():
                 raise UsageError(f"{name} must be one line of at most {MOST_LETTERS} letters")
+        _ = self.last_day
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> About:
@@ -47,3 +55,49 @@ class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         """Names and texts of what there is."""
         every = ((name, getattr(self, name)) for name in self.__struct_fields__)
         return tuple((name, text) for name, text in every if text)
+
+    @property
+    def worded(self) -> tuple[tuple[str, str], ...]:
+        """The same as people read it.
+
+        >>> About(purpose="to plan beds", expires="2030-12-31").worded
+        (('Purpose', 'to plan beds'), ('Ends after', '2030-12-31 (UTC)'))
+        """
+        return tuple(
+            (_LABELS.get(name, name.capitalize()), f"{text} (UTC)" if name == "expires" else text)
+            for name, text in self.said
+        )
+
+    @property
+    def lines(self) -> list[str]:
+        """The same, a line each."""
+        return [f"{label.lower()}: {text}" for label, text in self.worded]
+
+    @property
+    def last_day(self) -> date | None:
+        """The last day on which it may be asked; None if it does not say.
+
+        Raises:
+            UsageError: if what it says is no day.
+        """
+        if not self.expires:
+            return None
+        try:
+            day = date.fromisoformat(self.expires)
+        except ValueError:
+            day = None
+        if day is None or day.isoformat() != self.expires:
+            raise UsageError(f"expires ({self.expires!r}) must be a day such as 2030-12-31")
+        return day
+
+    def check_open(self, now: datetime) -> None:
+        """Refuse a study whose last day is past.
+
+        Raises:
+            NotApproved: saying since when.
+        """
+        last = self.last_day
+        if last is not None and now.astimezone(UTC).date() > last:
+            raise NotApproved(
+                f"the study expired: its last day was {last} (UTC); a new one needs a new consent"
+            )

@@ -23,6 +23,7 @@ RECORD = "record"
 _NAMED_ALIKE = "record (column)"
 """How a unit column is written down whose name is that word."""
 
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -173,6 +174,11 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         )
 
     @property
+    def said_about(self) -> About:
+        """What the study says of itself, each text empty where it does not."""
+        return About() if self.about is msgspec.UNSET else self.about
+
+    @property
     def encoded_by(self) -> str:
         """Fingerprint of the schema by which sites encode."""
         return self.schema if self.encoding is msgspec.UNSET else self.encoding
@@ -214,6 +220,11 @@ def _check_roster(keys: dict[str, str], sites: tuple[str, ...]) -> None:
         raise UsageError(f"every site needs one public key, and nobody else: see {', '.join(odd)}")
     if len({raw_key(key) for key in keys.values()}) != len(keys):
         raise UsageError("two sites have the same public key; each must have its own")
+
+
+def is_fingerprint(text: str) -> bool:
+    """Whether this could name a study."""
+    return _FINGERPRINT.fullmatch(text) is not None
 
 
 def unit_name(column: str | None) -> str:

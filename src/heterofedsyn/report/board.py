@@ -11,9 +11,8 @@ from msgspec import UnsetType
 from heterofedsyn import drawing
 from heterofedsyn._words import count
 from heterofedsyn.hub.release import Release
-from heterofedsyn.hub.release.run_record import large_delta
 from heterofedsyn.hub.release.statement import PrivacyStatement
-from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.privacy.budget import Budget, large_delta
 from heterofedsyn.report.blocks import Block, Halves, Heading, Points, Section, Table, Text, Warn
 from heterofedsyn.report.chances import (
     formula_of,

@@ -1,4 +1,4 @@
-"""What the study behind a release says of itself: its title, its purpose and whom to ask."""
+"""What the study behind a release says of itself."""
 
 from __future__ import annotations
 
@@ -13,6 +13,5 @@ def title_of(release: Release, usual: str) -> str:
 
 
 def purpose_of(release: Release) -> list[tuple[str, str]]:
-    """Purpose and contact, as far as the study says them."""
-    said = release.run.said_about.said
-    return [(name.capitalize(), text) for name, text in said if name != "title"]
+    """All but the title, as far as the study says it."""
+    return [said for said in release.run.said_about.worded if said[0] != "Title"]

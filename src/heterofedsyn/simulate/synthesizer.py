@@ -25,10 +25,9 @@ from heterofedsyn.hub import DEFAULT_METHOD, Release, make_method
 from heterofedsyn.hub.methods.base import Value, check_trust, settings_of
 from heterofedsyn.hub.methods.forced import with_pairs
 from heterofedsyn.hub.planning.cost import check_feasible
-from heterofedsyn.hub.release import large_delta
 from heterofedsyn.hub.release.run_record import POOLED
 from heterofedsyn.marginals import Counts
-from heterofedsyn.privacy.budget import Conversion, check_usual_delta
+from heterofedsyn.privacy.budget import Conversion, check_usual_delta, large_delta
 from heterofedsyn.protocol import Plan
 from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.plan import Hiding
@@ -62,7 +61,7 @@ class FederatedSynthesizer:
             of each hangs; all of them unless given. Here nobody is ever missing.
         unit: a column that identifies a person, if one person may have several rows, all of them
             at one site.
-        about: `title`, `purpose` and `contact` of the study, for its release and report.
+        about: `title`, `purpose`, `contact`, `ethics_approval` of the study, for its report.
         noise_seed: reproducible noise, for research only: anyone with the seed can undo it.
         allow_large_delta: take a delta of 0.01 or more, which protects few.
     """

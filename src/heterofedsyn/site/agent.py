@@ -10,6 +10,8 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
 
 from heterofedsyn._words import Pace, short
 from heterofedsyn.errors import ProtocolError
@@ -29,10 +31,10 @@ from heterofedsyn.site.consent import (
     approved_last,
     check_not_withdrawn,
     check_study,
-    check_unit,
 )
 from heterofedsyn.site.counting import count
 from heterofedsyn.site.ledger.books import Books
+from heterofedsyn.site.ledger_unit import check_unit
 from heterofedsyn.site.log import PacedLog
 from heterofedsyn.site.member import Member
 from heterofedsyn.site.schedule import on_tick
@@ -68,6 +70,7 @@ class Agent:
     Args:
         noise: from the operating system; only a test may pass another, and no file, option or
             environment variable can.
+        clock: tells when a query came, on which alone it hangs whether its study is over.
         log: takes lines for the steward; no value of a record is ever in one. What is paced may be
             left out, so whoever gives a paced log closes it.
     """
@@ -78,11 +81,13 @@ class Agent:
         books: Books,
         *,
         noise: NoiseSource = SecureNoise(),
+        clock: Callable[[], datetime] = partial(datetime.now, UTC),
         log: Callable[[str], None] | PacedLog,
     ) -> None:
         self._settings = settings
         self._books = books
         self._noise = noise
+        self._clock = clock
         self._paced = PacedLog.of(log)
         self._log = self._paced.write
         self._refused: dict[str, _Refusals] = {}
@@ -101,6 +106,8 @@ class Agent:
         Raises:
             Refused: and nothing else; nothing is released then.
         """
+        # Not when its turn comes: how long that takes may hang on rows.
+        came = self._clock()
         try:
             study = study_of(message)
             # Who has no consent, or asked too much in vain, waits for no turn and takes none.
@@ -110,7 +117,7 @@ class Agent:
             # One query at a time: two that fit alone must not both be answered if they do not
             # together.
             with self._turns.of(study):
-                return self._in_turn(study, message, refused)
+                return self._in_turn(study, message, came, refused)
         except Exception as error:
             raise Refused.because_of(error) from None
 
@@ -123,7 +130,7 @@ class Agent:
         Raises:
             HeterofedsynError: saying which row of which file cannot be read.
         """
-        study = approved_last(self._settings, self._books.account)
+        study = approved_last(self._settings, self._books.account, self._clock())
         with self._turns.of(""):
             if study is not None:
                 encoding, plan = study.encoding, study.plan
@@ -136,7 +143,7 @@ class Agent:
         """Answer nobody any more but whose turn it is; who waits is told so at once."""
         self._turns.close()
 
-    def _in_turn(self, study: str, message: bytes, refused: _Refusals) -> bytes:
+    def _in_turn(self, study: str, message: bytes, came: datetime, refused: _Refusals) -> bytes:
         """The answer, unless too much work came to nothing before; counts what does."""
         now = self._settings.again()  # the wait may have been long
         limits = self._limits(now)
@@ -148,7 +155,7 @@ class Agent:
             with on_tick(max(self._settings.tick, now.tick)):
                 begun = time.monotonic()
                 try:
-                    return self._answer(message, now, limits)
+                    return self._answer(message, came, now, limits)
                 finally:
                     worked = time.monotonic() - begun
         except _Outage:
@@ -162,10 +169,10 @@ class Agent:
         """What held at the start and what stands in the settings now, whichever is stricter."""
         return self._settings.limits.strictest(now.limits)
 
-    def _answer(self, message: bytes, now: SiteSettings, limits: Limits) -> bytes:
+    def _answer(self, message: bytes, came: datetime, now: SiteSettings, limits: Limits) -> bytes:
         asked = decode_asked(message)
         account = self._books.account
-        study, consent = approved(self._settings, asked.study, account)
+        study, consent = approved(self._settings, asked.study, account, came)
         # What was decided at the start and what stands in the settings now must both allow it.
         check_study(now, study)
         check_unit(now, account)

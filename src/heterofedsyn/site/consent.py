@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,24 +11,23 @@ from heterofedsyn._files import file_written_whole, read_whole, written_whole
 from heterofedsyn._words import short
 from heterofedsyn.errors import HeterofedsynError, NotApproved, UsageError
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.protocol.plan import unit_name
+from heterofedsyn.protocol.plan import is_fingerprint
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.protocol.terms import hears_sums
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.ledger.entries import Account
 from heterofedsyn.site.ledger.locked import check_unlocked
 from heterofedsyn.site.ledger.private import forget, is_forgotten
+from heterofedsyn.site.ledger_unit import check_unit
 from heterofedsyn.site.roster import check_own_key, check_trust
-from heterofedsyn.site.settings import SETTINGS, SiteSettings
+from heterofedsyn.site.settings import STUDY, SiteSettings
 
-STUDY = "study.toml"
 CONSENT = "consent.json"
 WITHDRAWN = "withdrawn.json"
 CLOSED = "closed.json"
 CONSENT_VERSION = 1
 MOST_WHO = 200
 MOST_CONSENT_BYTES = 2**16
-_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
 class Consent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -106,71 +104,15 @@ def check_schema(settings: SiteSettings, study: Study) -> None:
         )
 
 
-def check_unit(settings: SiteSettings, account: Account) -> None:
-    """Refuse to go on with a ledger that was founded to protect something else.
-
-    What is booked for persons says nothing of records, and the other way round, so their sum would
-    be a guarantee for neither. Where the ledger does not say what it protects, the studies do that
-    it was charged for.
-
-    Raises:
-        NotApproved: saying what the ledger protects, or which study would tell.
-    """
-    own = unit_name(settings.unit)
-    units = {account.unit} if account.unit else _units_charged(settings, account)
-    if len(units) > 1:
-        raise NotApproved(
-            f"the ledger in {settings.folder} was charged for studies that protect every "
-            f"{' and every '.join(map(repr, sorted(units)))}, so that its sum is a guarantee for "
-            "neither; nothing more is answered from it: a ledger has one for life"
-        )
-    if units - {own}:
-        raise NotApproved(
-            f"the ledger in {settings.folder} protects every {units.pop()!r} since it was "
-            f"founded, but {SETTINGS} now says {own!r}; put the unit back as it was: a ledger has "
-            "one for life"
-        )
-
-
-def _units_charged(settings: SiteSettings, account: Account) -> set[str]:
-    """What the studies protect that a ledger was charged for.
-
-    After a repair charges may be missing, so that every study counts that was ever approved.
-
-    Raises:
-        NotApproved: if a study that was charged for cannot be read as it was.
-    """
-    known = {charged.study for charged in account.charges}
-    if account.repairs:
-        known |= {folder.parent.name for folder in settings.studies.glob(f"*/{STUDY}")}
-    return {_unit_of(settings, fingerprint) for fingerprint in known}
-
-
-def _unit_of(settings: SiteSettings, fingerprint: str) -> str:
-    path = settings.studies / fingerprint / STUDY
-    try:
-        if not _FINGERPRINT.fullmatch(fingerprint):
-            raise UsageError("no study has this fingerprint")
-        study = Study.load(path)
-        if study.fingerprint != fingerprint:
-            raise UsageError("it changed since")
-    except HeterofedsynError as error:
-        raise NotApproved(
-            f"the ledger in {settings.folder} does not say what it protects; study "
-            f"{short(fingerprint)}, which it was charged for, would: put {path} back as it was "
-            f"({error})"
-        ) from None
-    return unit_name(study.plan.unit)
-
-
 def approve(settings: SiteSettings, study: Study, *, who: str, now: datetime) -> Consent:
     """Record consent; from now on the agent answers this study, without a restart.
 
     Raises:
-        NotApproved: if the site never answers such a study, or this one no more.
+        NotApproved: if the site never answers such a study, or this one no more; it may be over.
         LedgerUnavailable, LedgerDisputed: if the ledger is not sound; consent is to what it says.
     """
     check_study(settings, study)
+    study.plan.said_about.check_open(now)
     _check_who(who)
     check_unlocked(settings.folder)
     account = Books.read(settings.folder, settings.anchor)
@@ -194,16 +136,17 @@ def approve(settings: SiteSettings, study: Study, *, who: str, now: datetime) ->
     return consent
 
 
-def check_approvable(settings: SiteSettings, study: Study, account: Account) -> None:
+def check_approvable(settings: SiteSettings, study: Study, account: Account, now: datetime) -> None:
     """Refuse a study that is not answered now and could not be approved.
 
     Raises:
         NotApproved: saying why.
     """
     check_study(settings, study)
+    study.plan.said_about.check_open(now)
     check_unit(settings, account)
     try:
-        approved(settings, study.fingerprint, account)
+        approved(settings, study.fingerprint, account, now)
     except HeterofedsynError:
         check_first(settings, study, account)
 
@@ -239,19 +182,23 @@ def check_first(settings: SiteSettings, study: Study, account: Account) -> None:
             )
 
 
-def approved(settings: SiteSettings, fingerprint: str, account: Account) -> tuple[Study, Consent]:
+def approved(
+    settings: SiteSettings, fingerprint: str, account: Account, now: datetime
+) -> tuple[Study, Consent]:
     """The study of this fingerprint and the consent to it, as they are on disk now.
 
     Args:
         account: of the ledger; after a repair it may know too little of what the study spent.
+        now: when it was asked.
 
     Raises:
-        NotApproved: if there is no consent, study, schema or settings changed since, or the ledger
-            was repaired since.
+        NotApproved: if there is no consent, study, schema or settings changed since, the ledger was
+            repaired since, or the study's last day is past.
         HeterofedsynError: if what is there cannot be read.
     """
     study, consent = recorded(settings, fingerprint)
     check_not_withdrawn(settings, fingerprint)
+    study.plan.said_about.check_open(now)
     hidden = hears_sums(study.plan)
     if consent.repaired != account.repaired:
         remedy = "it cannot go on here" if hidden else "approve the study again if it may go on"
@@ -266,12 +213,12 @@ def approved(settings: SiteSettings, fingerprint: str, account: Account) -> tupl
     return study, consent
 
 
-def approved_last(settings: SiteSettings, account: Account) -> Study | None:
+def approved_last(settings: SiteSettings, account: Account, now: datetime) -> Study | None:
     """Of the studies that would be answered now the one that was approved last, if there is any."""
     last: tuple[str, Study] | None = None
     for path in sorted(settings.studies.glob(f"*/{CONSENT}")):
         try:
-            study, consent = approved(settings, path.parent.name, account)
+            study, consent = approved(settings, path.parent.name, account, now)
         except (HeterofedsynError, OSError):
             continue  # as whoever asks for it is told
         if last is None or consent.when >= last[0]:
@@ -285,7 +232,7 @@ def consent_folder(settings: SiteSettings, fingerprint: str) -> Path:
     Raises:
         NotApproved: if there never was one.
     """
-    if not _FINGERPRINT.fullmatch(fingerprint):
+    if not is_fingerprint(fingerprint):
         raise NotApproved("this names no study: a fingerprint has 64 letters and digits")
     folder = settings.studies / fingerprint
     if not (folder / CONSENT).exists():
@@ -354,7 +301,7 @@ def _ended(settings: SiteSettings, fingerprint: str, who: str) -> Path:
     They go first and whatever was marked before: who was interrupted does it again.
     """
     folder = settings.studies / fingerprint
-    if not _FINGERPRINT.fullmatch(fingerprint) or not (folder / CONSENT).exists():
+    if not is_fingerprint(fingerprint) or not (folder / CONSENT).exists():
         raise UsageError(f"there is no consent to study {short(fingerprint)!r}")
     _check_who(who)
     try:

@@ -9,14 +9,20 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from heterofedsyn._files import check_place, file_written_whole, read_whole
-from heterofedsyn._words import count
+from heterofedsyn._words import MOST_CLAMPED, MOST_MISFIT, count
 from heterofedsyn.errors import DataError, UsageError, plain
 from heterofedsyn.schema import Fit, Schema
 from heterofedsyn.schema.fit import ABOVE, BELOW
 from heterofedsyn.schema.table import columns_of
 from heterofedsyn.sources import Source, remedy
+
+DETAILS = "misfits.txt"
+"""In the site's folder: which rows do not fit, as the last check found them."""
+
+ROWS_TITLE = "Rows that do not fit the schema and are left out, and values outside of a range"
 
 _REMEDY = "mend the rows, or widen the schema: `other`, `nullable`, the type"
 _UNIT_REMEDY = "see whether it is in the schema's unit, or widen min and max"
@@ -49,8 +55,8 @@ class Tolerance:
         clamped: share of one column's values, missing ones apart, that lie outside of its range.
     """
 
-    misfit: float
-    clamped: float
+    misfit: float = MOST_MISFIT
+    clamped: float = MOST_CLAMPED
 
     def __post_init__(self) -> None:
         for name, share in (("misfit", self.misfit), ("clamped", self.clamped)):
@@ -135,6 +141,59 @@ def dialect_hint(fit: Fit, sources: Iterable[Source], schema: Schema) -> str | N
     kinds = columns_of(schema, None)
     found = ((source.name, remedy(source, kinds)) for source in sources)
     return "; ".join(f"{name}: {words}" for name, words in found if words) or None
+
+
+def counted_said(checked: Checked) -> str:
+    """How many rows were read and left out, for the steward's eyes."""
+    line = f"{count(checked.rows_read, 'row')} read, {checked.rows_dropped:,} do not fit"
+    if checked.rows_over:
+        line += f", {checked.rows_over:,} are more than one unit may contribute"
+    return f"{line}; these counts are exact: do not publish them"
+
+
+def fit_lines(fit: Fit, schema: Schema, *, all_columns: bool = False) -> list[list[str]]:
+    """By column: rows that do not fit by reason, and values that were clamped.
+
+    Args:
+        all_columns: with their types and sizes, also those of which there is nothing to say.
+    """
+    known = {column.name: column for column in schema.columns}
+    names = [*known, *(name for name in fit.misfits if name not in known)]
+    lines = []
+    for name in names:
+        said = [_why(fit, name), side(*fit.clamped.get(name, (0, 0))) or "-"]
+        if all_columns and name in known:
+            said = [known[name].kind, f"{known[name].size:,}" if known[name].size else "-", *said]
+        elif all_columns:
+            said = ["-", "-", *said]
+        if all_columns or said != ["-", "-"]:
+            lines.append([name, *said])
+    return lines
+
+
+def rule_lines(fit: Fit, schema: Schema) -> list[list[str]]:
+    """The rules that rows break, and how many do."""
+    return [
+        [f"{number}: {schema.rules[number - 1].words}", f"{many:,}"]
+        for number, many in fit.rules.items()
+    ]
+
+
+def fit_json(fit: Fit) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "rows_read": fit.rows_read,
+        "rows_that_do_not_fit": fit.rows_dropped,
+        "misfits": fit.misfits,
+        "rules": {str(number): many for number, many in fit.rules.items()},
+        "clamped": {
+            name: {"below": below, "above": above} for name, (below, above) in fit.clamped.items()
+        },
+    }
+
+
+def _why(fit: Fit, name: str) -> str:
+    return ", ".join(f"{many:,} {why}" for why, many in fit.misfits.get(name, {}).items()) or "-"
 
 
 def details(checked: Checked, schema: Schema) -> Iterator[str]:

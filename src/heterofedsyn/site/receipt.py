@@ -15,6 +15,7 @@ from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.masking.identity import from_base64, is_signed, raw_key
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.privacy.trust import SecureAggregation
+from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.aggregation import Masked
 from heterofedsyn.protocol.codec import decode
 from heterofedsyn.protocol.messages import Answer, Query
@@ -112,6 +113,7 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         repairs: of the ledger; what was released before one may be missing from the receipt.
         ledger_number: of the last entry when the receipt was made, with its hash.
         aggregation: under secure aggregation alone.
+        about: what the study was for, if that was said.
     """
 
     site: str
@@ -139,6 +141,12 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     software: str
     version: int = RECEIPT_VERSION
     aggregation: HiddenStudy | msgspec.UnsetType = msgspec.UNSET
+    about: About | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def said_about(self) -> About:
+        """What the study said of itself, each text empty where it did not."""
+        return About() if self.about is msgspec.UNSET else self.about
 
 
 class SignedReceipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -264,6 +272,7 @@ def issue(
         issued=now.astimezone(UTC).strftime("%Y-%m-%d"),
         software=f"heterofedsyn {__version__}",
         aggregation=_hidden_study(plan, account),
+        about=plan.about,
     )
     own = Identity.load(settings.key)
     signature = base64.b64encode(own.sign(canonical(receipt))).decode()

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import Exact, Integers
+from heterofedsyn._files import read_whole
 from heterofedsyn.errors import LedgerDisputed, LedgerUnavailable, PrivacyRefusal
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.goodness import gaussian_p_value, reuse_p_value, tails_p_value
 from heterofedsyn.privacy.noise import NoiseSource, add_noise, check_version
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.site.ledger.books import Books
+from heterofedsyn.site.ledger.durable import saying, write
 from heterofedsyn.site.settings import SiteSettings
 
 ALARM = 1e-9
@@ -23,6 +28,11 @@ _SIGMAS = (1.5, 2.5, 41.0, 173.2)
 """The biased versions fail at the second."""
 
 _DRAWS = 16_000
+
+CHECKED = "checked.json"
+"""In the site's folder: what the agent's last check of itself said."""
+
+_MOST_CHECKED_BYTES = 2**20
 
 
 def self_check(settings: SiteSettings, books: Books, noise: NoiseSource) -> Iterator[str]:
@@ -117,3 +127,23 @@ def check_ledger(settings: SiteSettings, books: Books) -> Iterator[str]:
         except LedgerUnavailable as error:
             yield f"remark: {error}"
     yield f"the ledger's {account.number + 1:,} entries hold, each answer was charged"
+
+
+def keep_checked(folder: Path, lines: Sequence[str], *, now: datetime) -> None:
+    """Keep what a check that held has said, for the steward's pages.
+
+    Raises:
+        LedgerUnavailable: if it cannot be written.
+    """
+    when = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    with saying("write to", folder):
+        write(folder / CHECKED, msgspec.json.encode((when, tuple(lines))))
+
+
+def read_checked(folder: Path) -> tuple[str, tuple[str, ...]] | None:
+    """When the agent last checked itself and what it said, if that is known."""
+    try:
+        data = read_whole(folder / CHECKED, _MOST_CHECKED_BYTES)
+        return msgspec.json.decode(data, type=tuple[str, tuple[str, ...]])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None

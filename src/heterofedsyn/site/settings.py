@@ -25,6 +25,9 @@ from heterofedsyn.site.schedule import MOST_TICK, TICK
 from heterofedsyn.site.signing import KEY
 from heterofedsyn.sources import file_of
 
+STUDY = "study.toml"
+"""In the folder of every study that was approved."""
+
 SETTINGS = "site.toml"
 MOST_SETTINGS_BYTES = 2**20
 MOST_ROWS = 2**50

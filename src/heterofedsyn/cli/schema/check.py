@@ -7,14 +7,8 @@ from typing import Annotated
 
 import typer
 
-from heterofedsyn.cli._fit import (
-    MOST_CLAMPED,
-    MOST_MISFIT,
-    MostClamped,
-    MostMisfit,
-    fit_json,
-    show_fit,
-)
+from heterofedsyn._words import MOST_CLAMPED, MOST_MISFIT
+from heterofedsyn.cli._fit import MostClamped, MostMisfit, show_fit
 from heterofedsyn.cli._show import note, pace, say, say_json
 
 
@@ -49,7 +43,13 @@ def check(
     """
     from heterofedsyn.schema import Schema
     from heterofedsyn.site.counting import check as check_rows
-    from heterofedsyn.site.misfits import Tolerance, check_details, dialect_hint, write_details
+    from heterofedsyn.site.misfits import (
+        Tolerance,
+        check_details,
+        dialect_hint,
+        fit_json,
+        write_details,
+    )
     from heterofedsyn.sources import check_apart, open_source
 
     tolerance = Tolerance(most_misfit, most_clamped)

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
-from heterofedsyn._words import aloud
-from heterofedsyn.cli._fit import MOST_CLAMPED, MOST_MISFIT, MostClamped, MostMisfit, fit_json
-from heterofedsyn.cli._options import Json, StudyFile
-from heterofedsyn.cli._show import note, protected, say, say_json, show_table, size
-from heterofedsyn.cli.site._promise import promise, promise_json, remarks, show_promise
+from heterofedsyn._words import MOST_CLAMPED, MOST_MISFIT, aloud
+from heterofedsyn.cli._fit import MostClamped, MostMisfit
+from heterofedsyn.cli._options import Json, OverwriteFile, StudyFile, check_file
+from heterofedsyn.cli._show import note, protected, say, say_json, show_table
+from heterofedsyn.cli.site._promise import show_promise
 from heterofedsyn.cli.site._shared import (
-    FINAL_DIGITS,
     HERE,
     MOST_LINES,
     Folder,
     StudyName,
     Who,
     check_rows,
-    find_study,
     keep_details,
-    own_settings,
     show_misfits,
-    user_name,
 )
-from heterofedsyn.errors import HeterofedsynError, NotApproved, PrivacyRefusal, UsageError
+from heterofedsyn.errors import NotApproved, PrivacyRefusal, UsageError
 
 if TYPE_CHECKING:
-    from heterofedsyn.hub.planning.preview import ForeseenRound, Preview
-    from heterofedsyn.protocol.plan import Plan
+    from heterofedsyn.hub.planning.preview import Preview
     from heterofedsyn.protocol.study import Study
     from heterofedsyn.schema import Fit
-    from heterofedsyn.site.consent import Consent
     from heterofedsyn.site.ledger.entries import Account
     from heterofedsyn.site.settings import SiteSettings
 
@@ -46,6 +40,14 @@ def preview(
     folder: Folder = HERE,
     most_misfit: MostMisfit = MOST_MISFIT,
     most_clamped: MostClamped = MOST_CLAMPED,
+    summary: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html",
+            help="Also write a sheet to print, for your file; nothing in it comes from rows.",
+        ),
+    ] = None,
+    overwrite: OverwriteFile = False,
     as_json: Json = False,
 ) -> None:
     """What would leave for a study, before anything does.
@@ -58,9 +60,13 @@ def preview(
     from heterofedsyn.site.consent import check_approvable, check_schema
     from heterofedsyn.site.ledger.books import Books
     from heterofedsyn.site.misfits import Tolerance, dialect_hint
+    from heterofedsyn.site.promise import promise_json, remarks
     from heterofedsyn.site.settings import SiteSettings
     from heterofedsyn.sources import open_source
 
+    now = datetime.now(UTC)
+    if summary is not None:
+        check_file(summary, ".html", overwrite=overwrite, option="--summary")
     tolerance = Tolerance(most_misfit, most_clamped)
     settings = SiteSettings.load(folder)
     asked = Study.load(study)
@@ -69,9 +75,16 @@ def preview(
     account = Books.read(settings.folder, settings.anchor)
     refusal = None
     try:
-        check_approvable(settings, asked, account)
+        check_approvable(settings, asked, account, now)
     except NotApproved as error:
         refusal = str(error)
+    if summary is not None:
+        from heterofedsyn.report.build import write_page
+        from heterofedsyn.report.study_summary import study_summary
+
+        text = study_summary(shown, asked, settings, account, now=now, refusal=refusal)
+        write_page(summary, text, private=False)
+        note(f"summary in {summary}")
     plan = asked.plan
     most = plan.rows_per_unit if plan.unit == settings.unit else 1
     source = open_source(settings.source)
@@ -115,12 +128,16 @@ def approve(
     from heterofedsyn.site.consent import approve as consent_to
     from heterofedsyn.site.consent import check_study
     from heterofedsyn.site.ledger.books import Books
+    from heterofedsyn.site.owner import compare, own_settings, standing_consent, user_name
+    from heterofedsyn.site.promise import promise, remarks
 
+    now = datetime.now(UTC)
     settings = own_settings(folder)
     asked = Study.load(study)
     if fingerprint is not None:
-        _compare(fingerprint, asked)
+        compare(fingerprint, asked)
     check_study(settings, asked)
+    asked.plan.said_about.check_open(now)
     look_ahead(asked, settings.name)
     plan = asked.plan
     account = Books.read(settings.folder, settings.anchor)
@@ -128,6 +145,8 @@ def approve(
         f"study {asked.fingerprint}: {plan.method}, epsilon {plan.epsilon:g}, delta {plan.delta:g} "
         f"(rho {plan.budget.rho:.4g}) for every {protected(plan.unit)}"
     )
+    for line in plan.said_about.lines:
+        note(line)
     note(f"to compare: {aloud(asked.fingerprint)}")
     for line in (*promise(plan), *remarks(plan, settings, account)):
         note(line)
@@ -141,7 +160,7 @@ def approve(
         "consent is to this budget: `site preview` shows what the method will ask, but the agent "
         "answers any statistic that the hub asks for within it"
     )
-    if (given := _given(settings, asked, account)) is not None:
+    if (given := standing_consent(settings, asked, account, now)) is not None:
         day = given.when.partition("T")[0]
         say(f"already approved {given.study} by {given.who} on {day}; nothing to do")
         return
@@ -158,6 +177,7 @@ def withdraw(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
     be approved again.
     """
     from heterofedsyn.site.consent import withdraw as take_back
+    from heterofedsyn.site.owner import FINAL_DIGITS, find_study, own_settings, user_name
 
     settings = own_settings(folder)
     fingerprint = find_study(settings, study, FINAL_DIGITS)
@@ -173,24 +193,13 @@ def close(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
     Nothing more is answered, its private key is removed, and it cannot be approved again.
     """
     from heterofedsyn.site.consent import close as end
+    from heterofedsyn.site.owner import FINAL_DIGITS, find_study, own_settings, user_name
 
     settings = own_settings(folder)
     fingerprint = find_study(settings, study, FINAL_DIGITS)
     end(settings, fingerprint, who=who or user_name(), now=datetime.now(UTC))
     words = ["is closed", _key_removed(settings, fingerprint)]
     say(f"study {fingerprint} {'; '.join(filter(None, words))}, and it cannot be approved again")
-
-
-def _given(settings: SiteSettings, study: Study, account: Account) -> Consent | None:
-    """The consent to a study, if it stands: who gave it is not written over."""
-    from heterofedsyn.site.consent import approved
-    from heterofedsyn.site.ledger.locked import check_unlocked
-
-    check_unlocked(settings.folder)
-    try:
-        return approved(settings, study.fingerprint, account)[1]
-    except HeterofedsynError:
-        return None
 
 
 def _ask() -> None:
@@ -208,41 +217,34 @@ def _key_removed(settings: SiteSettings, fingerprint: str) -> str:
     return "its key is removed here" if is_forgotten(settings.folder, fingerprint) else ""
 
 
-def _compare(told: str, study: Study) -> None:
-    """Refuse another study than the one whose fingerprint was told."""
-    if "".join(told.split()).lower() != study.fingerprint:
-        raise PrivacyRefusal(
-            f"this is study {study.fingerprint}, not {told!r}; preview it again, and ask the "
-            "coordinator for the whole fingerprint"
-        )
-
-
 def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: Account) -> None:
     """What would leave, by release and by round, and against the caps."""
+    from heterofedsyn.hub.planning.preview import (
+        COLUMN_HEAD,
+        column_lines,
+        most_words,
+        release_head,
+        release_lines,
+        round_lines,
+    )
+    from heterofedsyn.site.promise import cap_lines
+
     plan = study.plan
-    sent = "any" if shown.bytes is None else size(shown.bytes)
-    summed = plan.trust_model.alone_factor != 1
-    sigmas = ["sigma added here", "sigma that protects"] if summed else ["sigma"]
     say(
         f"study {shown.study}: {shown.method}, epsilon {plan.epsilon:g}, delta "
         f"{plan.delta:g} (rho {shown.rho:.4g}) for every {protected(plan.unit)}, trust {plan.trust}"
     )
+    for line in plan.said_about.lines:
+        say(line)
     say(f"to compare: {aloud(shown.study)}")
-    releases = [
-        [
-            f"{round_.label}: {' x '.join(part.attributes) or 'rows'}",
-            part.kind,
-            f"{part.integers:,}",
-            *([f"{own_sigma(part.sigma, plan):,.1f}"] if summed else []),
-            f"{part.sigma:,.1f}",
-            f"{part.rho:.3g}",
-        ]
-        for round_ in shown.rounds
-        for part in round_.parts
-    ]
+    show_table("About each column, at most", COLUMN_HEAD, column_lines(shown)[:MOST_LINES])
+    if len(shown.columns) > MOST_LINES:
+        say(f"and {len(shown.columns) - MOST_LINES:,} columns more; --json has all")
+    say(most_words(shown))
+    releases = release_lines(shown, plan)
     show_table(
         "Fixed in advance",
-        ["release", "kind", "integers", *sigmas, "rho"],
+        release_head(plan),
         releases[:MOST_LINES],
     )
     if len(releases) > MOST_LINES:
@@ -250,31 +252,13 @@ def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: 
     show_table(
         "All rounds",
         ["round", "kinds", "releases", "integers", "rho", "sent"],
-        [
-            *(_round_line(round_) for round_ in shown.rounds),
-            ["together (at most)", "", "", _most(shown.integers), f"{shown.rho:.3g}", sent],
-        ],
+        round_lines(shown),
     )
-    cap, study_cap, spent = settings.cap, settings.study_cap, account.spent
     show_table(
         "Against the caps",
         ["", "rho", f"epsilon at delta {settings.delta:g}"],
-        [
-            [words, f"{amount.rho:.4g}", f"{amount.epsilon(settings.delta):.4g}"]
-            for words, amount in (
-                ("this study, at most", plan.budget),
-                ("cap per study", study_cap),
-                ("spent on this study so far", account.spent_on(shown.study)),
-                ("spent in all so far", spent),
-                ("cap of the table", cap),
-            )
-        ],
+        cap_lines(plan, settings, account),
     )
-
-
-def own_sigma(sigma: float, plan: Plan) -> float:
-    """The noise that one site adds, where so much protects for sure."""
-    return sigma / math.sqrt(plan.trust_model.alone_factor)
 
 
 def preview_json(
@@ -286,11 +270,16 @@ def preview_json(
     refusal: str | None,
 ) -> dict[str, Any]:
     """The same for programs."""
+    from heterofedsyn.hub.planning.preview import own_sigma
+    from heterofedsyn.site.misfits import fit_json
+    from heterofedsyn.site.promise import remarks
+
     figures = msgspec.to_builtins(shown)
     for part in (part for round_ in figures["rounds"] for part in round_["parts"]):
         part["own_sigma"] = own_sigma(part["sigma"], study.plan)
     return {
         **figures,
+        "about": dict(study.plan.said_about.said),
         "remarks": remarks(study.plan, settings, account),
         "integers": shown.integers,
         "bytes": shown.bytes,
@@ -302,18 +291,3 @@ def preview_json(
         "rows_over": checked.rows_over,
         "refused": refusal,
     }
-
-
-def _round_line(round_: ForeseenRound) -> list[str]:
-    return [
-        round_.label if round_.fixed else f"{round_.label} (at most)",
-        ", ".join(round_.kinds) or "any",
-        _most(round_.releases),
-        _most(round_.integers),
-        f"{round_.rho:.3g}",
-        "any" if round_.bytes is None else size(round_.bytes),
-    ]
-
-
-def _most(figure: int | None) -> str:
-    return "any" if figure is None else f"{figure:,}"

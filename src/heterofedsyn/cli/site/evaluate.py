@@ -12,7 +12,7 @@ import typer
 from heterofedsyn._words import PRIVATE_ROWS
 from heterofedsyn.cli._options import OverwriteFile, check_file
 from heterofedsyn.cli._show import note, say
-from heterofedsyn.cli.site._shared import HERE, Folder, own_settings
+from heterofedsyn.cli.site._shared import HERE, Folder
 from heterofedsyn.errors import UsageError
 
 
@@ -41,6 +41,7 @@ def evaluate(
     from heterofedsyn.evaluation import QUICK, Evaluator
     from heterofedsyn.hub import load
     from heterofedsyn.hub.release.synthetic import synthetic_rows
+    from heterofedsyn.site.owner import own_settings
 
     settings = own_settings(folder)
     published = load(release)

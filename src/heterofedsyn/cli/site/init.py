@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from heterofedsyn.cli._fit import MOST_CLAMPED, MOST_MISFIT, MostClamped, MostMisfit
+from heterofedsyn._words import MOST_CLAMPED, MOST_MISFIT
+from heterofedsyn.cli._fit import MostClamped, MostMisfit
 from heterofedsyn.cli._show import note
 from heterofedsyn.cli.site._shared import HERE, Folder, check_rows, keep_details, show_misfits
 from heterofedsyn.cli.site.peer import own_key
@@ -76,7 +77,7 @@ def init(
     Asks on a terminal for what is not given. The caps are kept in site.toml and nowhere else.
     """
     from heterofedsyn._files import check_place
-    from heterofedsyn.hub.release import large_delta
+    from heterofedsyn.privacy.budget import large_delta
     from heterofedsyn.site.create import create_site
     from heterofedsyn.site.misfits import Tolerance, dialect_hint
     from heterofedsyn.site.settings import SiteSettings, group_of, propose

@@ -10,7 +10,7 @@ import typer
 from heterofedsyn._words import aloud
 from heterofedsyn.cli._options import Json
 from heterofedsyn.cli._show import note, say, say_json, show_table
-from heterofedsyn.cli.site._shared import HERE, Folder, own_settings
+from heterofedsyn.cli.site._shared import HERE, Folder
 from heterofedsyn.errors import PrivacyRefusal, UsageError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def add(
     hide answers in sums are approved only if all of their keys were confirmed.
     """
     from heterofedsyn.masking.identity import key_fingerprint
+    from heterofedsyn.site.owner import own_settings
     from heterofedsyn.site.peers import Peers, check_other
     from heterofedsyn.site.signing import Identity, read_public_key
 
@@ -99,6 +100,7 @@ def remove(name: Name, folder: Folder = HERE) -> None:
 
     Studies with its key are answered no longer.
     """
+    from heterofedsyn.site.owner import own_settings
     from heterofedsyn.site.peers import Peers
 
     settings = own_settings(folder)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from heterofedsyn.cli._show import note
 from heterofedsyn.cli._signals import endings
-from heterofedsyn.cli.site._shared import HERE, Folder, own_settings
+from heterofedsyn.cli.site._shared import HERE, Folder
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,11 +25,12 @@ def serve(folder: Folder = HERE) -> None:
     First checks its own software and ledger. SIGTERM or Ctrl-C stops it.
     """
     from heterofedsyn.site.agent import Agent
-    from heterofedsyn.site.consent import check_unit
     from heterofedsyn.site.ledger.anchor import check_anchor_folder
     from heterofedsyn.site.ledger.books import Books
+    from heterofedsyn.site.ledger_unit import check_unit
     from heterofedsyn.site.log import PacedLog
-    from heterofedsyn.site.selfcheck import self_check
+    from heterofedsyn.site.owner import own_settings
+    from heterofedsyn.site.selfcheck import keep_checked, self_check
     from heterofedsyn.site.server import Service
 
     settings = own_settings(folder)
@@ -50,8 +51,11 @@ def serve(folder: Folder = HERE) -> None:
         os.umask(0o077)
         agent = Agent(settings, books, log=log)
         agent.prepare()
+        lines = []
         for line in self_check(settings, books, agent.noise):
             log_line(line)
+            lines.append(line)
+        keep_checked(settings.folder, lines, now=datetime.now(UTC))
         with Service(agent, settings, log=log) as service:
             for number in (signal.SIGINT, *endings()):
                 signal.signal(number, lambda *_: service.stop())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heterofedsyn._words import size
 from heterofedsyn.cli._options import Json, Overwrite, SafeCsv, StudyFile
-from heterofedsyn.cli._show import note, say, say_json, size
+from heterofedsyn.cli._show import note, say, say_json
 from heterofedsyn.errors import EngineError, HeterofedsynError, UsageError
 
 if TYPE_CHECKING:
@@ -78,6 +80,7 @@ def run(
     from heterofedsyn.protocol import Study
 
     asked = Study.load(study)
+    asked.plan.said_about.check_open(datetime.now(UTC))
     if rows is not None:
         check_rows(rows)
     check_target(out, overwrite=overwrite)

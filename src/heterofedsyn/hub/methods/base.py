@@ -94,6 +94,7 @@ class Later:
         integers: likewise.
         cost: likewise.
         to: one site, or all.
+        columns: that each release is of, one or two; None if it could be either.
     """
 
     label: str
@@ -103,6 +104,7 @@ class Later:
     cost: Budget
     rounds: int | None = 1
     to: str | None = None
+    columns: int | None = None
 
 
 class Mode(Protocol):

@@ -50,7 +50,7 @@ def later_pairs(
 ) -> Later:
     """So many pairs at most, flat, whichever they will be."""
     sizes = sorted((domain.cells(pair) for pair in domain.pairs()), reverse=True)
-    return Later(label, ("flat",), most, sum(sizes[:most]), cost, rounds)
+    return Later(label, ("flat",), most, sum(sizes[:most]), cost, rounds, columns=2)
 
 
 def glimpses(

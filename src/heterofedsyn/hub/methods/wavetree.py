@@ -114,6 +114,7 @@ class WaveTree(Method):
             len(ones),
             sum(statistic.integers(setting.domain) for statistic, _ in ones),
             max(mode.split(rest)[0] for mode in modes),
+            columns=1,
         )
         pairs = max(mode.all_pairs(rest) for mode in modes)
         return self._later(setting, later, modes, pairs, self.finest)
@@ -147,11 +148,12 @@ class WaveTree(Method):
         if scored and any(mode.scored for mode in modes):
             cells = self._most_cells(setting, scored, self.coarse)
             most = max(mode.split(rest)[1] for mode in modes)
-            rounds.append(Later("scores", ("grouped",), len(scored), sum(cells), most))
+            rounds.append(Later("scores", ("grouped",), len(scored), sum(cells), most, columns=2))
         releases = min(len(every), max(self._most_pairs(setting, mode) for mode in modes))
         if releases:
             cells = sorted(self._most_cells(setting, every, finest), reverse=True)
-            rounds.append(Later("pairs", ("grouped",), releases, sum(cells[:releases]), for_pairs))
+            integers = sum(cells[:releases])
+            rounds.append(Later("pairs", ("grouped",), releases, integers, for_pairs, columns=2))
         return tuple(rounds)
 
     def _first_and_rest(self, setting: Setting) -> tuple[Budget, Budget]:

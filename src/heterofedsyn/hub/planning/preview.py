@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from heterofedsyn._words import size
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.hub.methods import make_method
 from heterofedsyn.hub.methods.base import Later, Setting
 from heterofedsyn.hub.planning.lengths import Weight
+from heterofedsyn.hub.planning.reach import ColumnReach, least_noise, reach_of
 from heterofedsyn.hub.replies import Ask, make_query
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Query
 from heterofedsyn.protocol.limits import check_query
+from heterofedsyn.protocol.plan import Plan
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.protocol.terms import price_of, stated_terms
 
@@ -48,6 +52,8 @@ class Preview:
             cost the most.
         rho_alone: of the same answers if more sites collude than may: each by itself.
         once: bytes that leave before anything is asked.
+        columns: the most that is asked about each of them.
+        least_noise: of every count, in records, whatever the hub asks within the budget.
     """
 
     site: str
@@ -57,6 +63,8 @@ class Preview:
     rho: float
     rho_alone: float
     once: int = 0
+    columns: tuple[ColumnReach, ...] = ()
+    least_noise: float = 0.0
 
     @property
     def integers(self) -> int | None:
@@ -101,7 +109,78 @@ def preview(study: Study, site: str) -> Preview:
         rho=plan.budget.rho,
         rho_alone=plan.budget_alone.rho,
         once=weight.once,
+        columns=reach_of(
+            schema,
+            plan,
+            [part for round_ in rounds for part in round_.parts],
+            [part for part in asked if isinstance(part, Later)],
+        ),
+        least_noise=least_noise(plan),
     )
+
+
+COLUMN_HEAD = ["column, and how it is told", "noise alone", "together with", "noise then"]
+"""What stands above `column_lines`."""
+
+
+def column_lines(shown: Preview) -> list[list[str]]:
+    """The most that is asked about each column, for people."""
+    others = sum(column.values > 0 for column in shown.columns) - 1
+    return [
+        [
+            f"{column.name}: {column.told_as}",
+            "" if column.alone is None else column.alone.words,
+            _partners(column, others),
+            "" if column.together is None else column.together.words,
+        ]
+        for column in shown.columns
+    ]
+
+
+def most_words(shown: Preview) -> str:
+    """What holds of every column, whatever the hub asks within the budget."""
+    return (
+        "all that can leave are noisy counts, or sums of such: of all rows, of the values of one "
+        "column, or of two columns together; never of three, and never a row. Noise is the "
+        "standard deviation on every count, in records; whatever the hub asks within the budget, "
+        f"it is at least {int(10 * shown.least_noise) / 10:,.1f}, and the more is asked the larger"
+    )
+
+
+def release_head(plan: Plan) -> list[str]:
+    """What stands above `release_lines`."""
+    sigmas = ["sigma added here", "sigma that protects"] if _summed(plan) else ["sigma"]
+    return ["release", "kind", "integers", *sigmas, "rho"]
+
+
+def release_lines(shown: Preview, plan: Plan) -> list[list[str]]:
+    """Every release that is fixed in advance, for people."""
+    return [
+        [
+            f"{round_.label}: {' x '.join(part.attributes) or 'rows'}",
+            part.kind,
+            f"{part.integers:,}",
+            *([f"{own_sigma(part.sigma, plan):,.1f}"] if _summed(plan) else []),
+            f"{part.sigma:,.1f}",
+            f"{part.rho:.3g}",
+        ]
+        for round_ in shown.rounds
+        for part in round_.parts
+    ]
+
+
+def round_lines(shown: Preview) -> list[list[str]]:
+    """Every round and all of them together: name, kinds, releases, integers, rho, bytes sent."""
+    sent = "any" if shown.bytes is None else size(shown.bytes)
+    return [
+        *(_round_line(round_) for round_ in shown.rounds),
+        ["together (at most)", "", "", _most(shown.integers), f"{shown.rho:.3g}", sent],
+    ]
+
+
+def own_sigma(sigma: float, plan: Plan) -> float:
+    """The noise that one site adds, where so much protects for sure."""
+    return sigma / math.sqrt(plan.trust_model.alone_factor)
 
 
 def _fixed(query: Query, study: Study, weight: Weight) -> ForeseenRound:
@@ -136,3 +215,29 @@ def _later(later: Later, weight: Weight) -> ForeseenRound:
 def _sum(figures: Iterable[int | None]) -> int | None:
     found = list(figures)
     return None if None in found else sum(figure for figure in found if figure is not None)
+
+
+def _summed(plan: Plan) -> bool:
+    return plan.trust_model.alone_factor != 1
+
+
+def _partners(column: ColumnReach, others: int) -> str:
+    many = len(column.partners)
+    if many <= 3:
+        return ", ".join(column.partners)
+    return f"any of {many:,} others" if many == others else f"{many:,} of {others:,} others"
+
+
+def _round_line(round_: ForeseenRound) -> list[str]:
+    return [
+        round_.label if round_.fixed else f"{round_.label} (at most)",
+        ", ".join(round_.kinds) or "any",
+        _most(round_.releases),
+        _most(round_.integers),
+        f"{round_.rho:.3g}",
+        "any" if round_.bytes is None else size(round_.bytes),
+    ]
+
+
+def _most(figure: int | None) -> str:
+    return "any" if figure is None else f"{figure:,}"

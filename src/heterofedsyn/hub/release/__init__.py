@@ -10,7 +10,7 @@ from heterofedsyn.hub.release.release import (
     check_rows,
     load,
 )
-from heterofedsyn.hub.release.run_record import Missed, RunRecord, Scaled, ScoredPair, large_delta
+from heterofedsyn.hub.release.run_record import Missed, RunRecord, Scaled, ScoredPair
 
 __all__ = [
     "FILES",
@@ -28,6 +28,5 @@ __all__ = [
     "check_rows",
     "check_target",
     "is_release",
-    "large_delta",
     "load",
 ]

@@ -22,7 +22,7 @@ def facts_of(release: Release) -> list[tuple[str, str]]:
     column = schema.label or schema.domain.names[0]
     facts = [
         ("release", f"a synthetic table, made with {run.method} (heterofedsyn {run.version})"),
-        *((name, _cut(text)) for name, text in run.said_about.said),
+        *((label.lower(), _cut(text)) for label, text in run.said_about.worded),
         ("rows", f"{run.noisy_total:,}, a noisy count; any number can be drawn"),
         ("columns", f"{len(schema.columns):,}: {_named([c.name for c in schema.columns])}"),
         ("sites", f"{len(run.sites):,}: {_named(run.sites)}"),

@@ -7,6 +7,7 @@ import msgspec
 from heterofedsyn._version import __version__
 from heterofedsyn.hub.methods.base import Outcome, Value
 from heterofedsyn.hub.release.differences import SiteSummary
+from heterofedsyn.privacy.budget import large_delta
 from heterofedsyn.protocol import Plan
 from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.terms import hears_sums
@@ -66,7 +67,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def said_about(self) -> About:
-        """Title, purpose and contact, each empty where the study did not say it."""
+        """What the study said of itself, each text empty where it did not."""
         return About() if isinstance(self.about, msgspec.UnsetType) else self.about
 
     @property
@@ -111,16 +112,6 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
             missed=missed or msgspec.UNSET,
             scaled=scaled if missed else msgspec.UNSET,
         )
-
-
-def large_delta(delta: float, rows: int) -> tuple[str, ...]:
-    """What to say of a delta that protects nobody among so many rows, if it does not."""
-    if delta * rows < 1:
-        return ()
-    return (
-        f"delta {delta:g} is not below 1 / (number of rows): it would allow publishing somebody's "
-        "record outright; take a smaller one",
-    )
 
 
 def _absences(missed: tuple[Missed, ...], scaled: tuple[Scaled, ...], *, again: bool) -> list[str]:

@@ -1,0 +1,147 @@
+"""The studies that wait for a steward: files in one folder, dropped on a page or put there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+import tempfile
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+
+from heterofedsyn._files import file_written_whole
+from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.protocol.study import MOST_STUDY_BYTES, Study
+
+FOLDER = "inbox"
+ENDING = ".toml"
+_MOST_READ = 200
+"""Studies that are kept in mind, so that a page does not read all its files again."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """One file of the inbox, and when it was changed, in nanoseconds."""
+
+    folder: Path
+    name: str
+    changed: int
+    size: int
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / self.name
+
+    @property
+    def key(self) -> str:
+        """What addresses call it.
+
+        It says nothing of the file's name, which may tell of the fingerprint that a steward is to
+        hear by telephone.
+        """
+        return key_of(self.name)
+
+    @property
+    def when(self) -> str:
+        """Since when it is there."""
+        return datetime.fromtimestamp(self.changed / 1e9, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+class Inbox:
+    """The folder, looked into anew at every question."""
+
+    def __init__(self, site: Path) -> None:
+        self.folder = site / FOLDER
+        self._read: OrderedDict[Waiting, Study | HeterofedsynError] = OrderedDict()
+        self._turn = Lock()
+
+    def waiting(self) -> Sequence[Waiting]:
+        """All studies that are there, the newest first; none of them is read."""
+        found = []
+        try:
+            with os.scandir(self.folder) as entries:
+                for entry in entries:
+                    if entry.name.endswith(ENDING) and entry.name[0] != ".":
+                        there = entry.stat()
+                        if stat.S_ISREG(there.st_mode):
+                            when, size = there.st_mtime_ns, there.st_size
+                            found.append(Waiting(self.folder, entry.name, when, size))
+        except FileNotFoundError:
+            pass  # nothing was put there yet
+        except OSError as error:
+            raise UsageError(f"cannot look into {self.folder}: {error.strerror}") from None
+        return sorted(found, key=lambda one: (-one.changed, one.name))
+
+    def find(self, key: str) -> Waiting | None:
+        """The file of this key, if it is still there."""
+        return next((one for one in self.waiting() if one.key == key), None)
+
+    def study(self, one: Waiting) -> Study:
+        """The study in a file.
+
+        Raises:
+            UsageError: if there is none.
+        """
+        with self._turn:
+            known = self._read.get(one)
+            if known is not None:
+                self._read.move_to_end(one)
+        if known is None:
+            known = _loaded(one.path)
+            with self._turn:
+                self._read[one] = known
+                while len(self._read) > _MOST_READ:
+                    self._read.popitem(last=False)
+        if isinstance(known, HeterofedsynError):
+            raise known
+        return known
+
+    def add(self, data: bytes) -> str:
+        """Put a study there that somebody dropped; returns its key.
+
+        Raises:
+            UsageError: if it is no study.
+        """
+        if not data:
+            raise UsageError("no file was chosen; choose or drop the study's file first")
+        if len(data) > MOST_STUDY_BYTES:
+            raise UsageError(f"a study has at most {MOST_STUDY_BYTES:,} bytes; this is none")
+        with tempfile.TemporaryDirectory(prefix="heterofedsyn-") as folder:
+            path = Path(folder) / f"study{ENDING}"
+            path.write_bytes(data)
+            known = _loaded(path)
+        if isinstance(known, HeterofedsynError):
+            raise known
+        for one in self.waiting():
+            if one.size == len(data) and one.path.read_bytes() == data:
+                return one.key
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        moment = datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S")
+        target = self.folder / f"received-{moment}-{secrets.token_hex(4)}{ENDING}"
+        with file_written_whole(target) as partial:
+            partial.write_bytes(data)
+        return key_of(target.name)
+
+    def remove(self, one: Waiting) -> None:
+        """Take a study out of the inbox; it can be put there again."""
+        one.path.unlink(missing_ok=True)
+
+
+def key_of(name: str) -> str:
+    """What addresses call a file or study of this name."""
+    return hashlib.sha256(b"console\n" + os.fsencode(name)).hexdigest()[:24]
+
+
+def _loaded(path: Path) -> Study | HeterofedsynError:
+    """A study, or why it is none, without the place where it happens to lie."""
+    try:
+        return Study.load(path)
+    except HeterofedsynError as error:
+        text = str(error).removeprefix(f"{path}: ").replace(str(path), "the file")
+        return UsageError(text)

@@ -1,0 +1,95 @@
+"""Who may see pages: a one-time token from the terminal, then a cookie, until the session ends."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+IDLE_SECONDS = 30 * 60.0
+"""Without a page asked for by a person, after which a session ends."""
+
+MOST_SECONDS = 8 * 3600.0
+"""After which a session ends whatever is done in it."""
+
+
+@dataclass
+class Session:
+    """One browser that showed the token.
+
+    Attributes:
+        cookie: what the browser shows with every request.
+        form_token: what every form of this session holds, and no other page knows.
+        said: what is to be shown on the next page, each with whether it is good news.
+        kept: what pages remember for this session alone.
+        streams: pages that are told of changes at the moment.
+    """
+
+    cookie: str
+    form_token: str
+    began: float
+    seen: float
+    said: list[tuple[bool, str]] = field(default_factory=list)
+    kept: dict[str, object] = field(default_factory=dict)
+    streams: int = 0
+
+
+class Sessions:
+    """The session that there is, if any; the last one who showed a token has it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._token: str | None = None
+        self._session: Session | None = None
+
+    def invite(self) -> str:
+        """A new token, which can be shown once; one that was not shown is worth nothing now."""
+        self._token = secrets.token_urlsafe(32)
+        return self._token
+
+    @property
+    def invited(self) -> bool:
+        """Whether a token waits to be shown."""
+        return self._token is not None
+
+    def enter(self, token: str) -> Session | None:
+        """A session for whoever shows the token the first time."""
+        if self._token is None or not _same(token, self._token):
+            return None
+        self._token = None
+        now = self._clock()
+        cookie, form_token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        self._session = Session(cookie, form_token, now, now)
+        return self._session
+
+    def find(self, cookies: list[str], *, active: bool) -> Session | None:
+        """The session that one of these cookies opens, if it has not ended.
+
+        Args:
+            active: whether a person asks; what pages ask by themselves keeps no session open.
+        """
+        session = self._session
+        if session is None or not any(_same(cookie, session.cookie) for cookie in cookies):
+            return None
+        if self.ended():
+            return None
+        if active:
+            session.seen = self._clock()
+        return session
+
+    def ended(self) -> bool:
+        """Whether there was a session that is over now."""
+        session, now = self._session, self._clock()
+        if session is None:
+            return False
+        return now - session.seen > IDLE_SECONDS or now - session.began > MOST_SECONDS
+
+    def close(self) -> None:
+        """End the session that there is."""
+        self._session = None
+
+
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode())

@@ -1,0 +1,54 @@
+"use strict";
+// Shows pages anew when something changed, and forms that only ask while one fills them in.
+// Everything works without it, by loading pages anew.
+(() => {
+  const root = document.documentElement.dataset.root;
+  const state = document.getElementById("live-state");
+  let asked = 0;
+
+  async function renew(address) {
+    const turn = ++asked;
+    let answer;
+    try {
+      answer = await fetch(address, { cache: "no-store", redirect: "error" });
+    } catch {
+      return;
+    }
+    if (!answer.ok || turn !== asked) return;
+    const other = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const part of document.querySelectorAll("[data-live]")) {
+      const fresh = other.getElementById(part.id);
+      if (!fresh || part.contains(document.activeElement)) continue;
+      const opened = new Set([...part.querySelectorAll("details[open][id]")].map((one) => one.id));
+      part.replaceChildren(...document.importNode(fresh, true).childNodes);
+      for (const one of part.querySelectorAll("details[id]")) one.open = opened.has(one.id);
+    }
+  }
+
+  if (state && window.EventSource) {
+    const source = new EventSource(root + "/events");
+    source.addEventListener("open", () => { state.textContent = "This page follows what happens."; });
+    source.addEventListener("changed", () => renew(location.href));
+    source.addEventListener("over", () => {
+      source.close();
+      state.textContent = "The session is over. The terminal shows a new address.";
+    });
+    source.addEventListener("error", () => {
+      state.textContent = "The console does not answer. Is it still running?";
+    });
+  }
+
+  for (const form of document.querySelectorAll("form[data-instant]")) {
+    let waiting;
+    form.addEventListener("input", () => {
+      for (const shown of form.querySelectorAll("output[for]")) {
+        const field = document.getElementById(shown.htmlFor.value);
+        if (field) shown.value = field.value;
+      }
+      clearTimeout(waiting);
+      waiting = setTimeout(() => {
+        renew(form.action + "?" + new URLSearchParams(new FormData(form)));
+      }, 150);
+    });
+  }
+})();

@@ -1,0 +1,111 @@
+"""The steward's pages: what waits, what may leave, what was spent, and who was told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from starlette.responses import Response
+
+from heterofedsyn.console import steward_ledger, steward_receipts, steward_studies
+from heterofedsyn.console.pages import Form, Role, Visit
+from heterofedsyn.console.steward_site import OwnSite
+from heterofedsyn.errors import HeterofedsynError
+from heterofedsyn.site.balance import balances
+from heterofedsyn.site.settings import SiteSettings
+
+
+def steward(settings: SiteSettings) -> Role:
+    """The pages of the steward of one site."""
+    site = OwnSite(settings)
+
+    def first(visit: Visit) -> Response:
+        return _overview(visit, site)
+
+    def rows(visit: Visit) -> Response:
+        check = site.row_check
+        section = check.found.section if check.found else None
+        return visit.page("steward_rows.html", "Rows", check=check, section=section)
+
+    def check_rows(visit: Visit, form: Form) -> Response:
+        settings = site.settings()
+        site.row_check.start(settings, settings.load_schema(), "the site's own schema")
+        visit.say("The rows are being read; this page shows what is found.")
+        return visit.go("rows")
+
+    return Role(
+        name=f"Steward of {settings.name}",
+        links=(
+            ("", "Now"),
+            ("studies", "Studies"),
+            ("ledger", "Ledger"),
+            ("receipts", "Receipts"),
+            ("rows", "Rows"),
+        ),
+        views={
+            "": first,
+            "rows": rows,
+            **steward_studies.views(site),
+            **steward_ledger.views(site),
+            **steward_receipts.views(site),
+        },
+        actions={
+            "rows/check": check_rows,
+            **steward_studies.actions(site),
+            **steward_receipts.actions(site),
+        },
+        state=lambda: _state(site),
+    )
+
+
+def _overview(visit: Visit, site: OwnSite) -> Response:
+    """What goes on now, and what waits for the steward."""
+    settings = site.settings()
+    problem, gauges, lines = "", [], []
+    try:
+        account = site.account()
+        gauges = balances(settings, account)
+        lines = steward_ledger.running(site, account)
+    except HeterofedsynError as error:
+        problem = str(error)
+    waiting = len(site.inbox.waiting())
+    return visit.page(
+        "steward_now.html",
+        "Now",
+        settings=settings,
+        agent=site.agent_said(),
+        problem=problem,
+        gauges=gauges,
+        studies=lines,
+        waiting=waiting,
+    )
+
+
+def _state(site: OwnSite) -> str:
+    """Changes with ledger, consents, inbox, receipts, agent and the check of rows."""
+    settings = site.known
+    places = (
+        settings.folder / "ledger",
+        settings.anchor,
+        settings.studies,
+        settings.receipts,
+        site.inbox.folder,
+        settings.folder / "locked",
+        *_below(settings.studies),
+    )
+    return "|".join([*map(_looks, places), str(site.listens()), site.row_check.state])
+
+
+def _below(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _looks(path: Path) -> str:
+    try:
+        there = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return "-"
+    return f"{there.st_mtime_ns}/{there.st_size}/{there.st_ino}"

@@ -1,0 +1,110 @@
+"""The steward's ledger: what is left, every charge, and whether ledger and anchor agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from starlette.responses import Response
+
+from heterofedsyn._words import count
+from heterofedsyn.console.inbox import key_of
+from heterofedsyn.console.pages import Show, Visit
+from heterofedsyn.console.steward_prospect import title_of
+from heterofedsyn.console.steward_site import OwnSite
+from heterofedsyn.errors import HeterofedsynError
+from heterofedsyn.report.blocks import Facts, Table
+from heterofedsyn.site.balance import balances, ledger_lines, tells_alone
+from heterofedsyn.site.consent import recorded
+from heterofedsyn.site.ledger.entries import Account
+from heterofedsyn.site.ledger.locked import check_unlocked
+from heterofedsyn.site.selfcheck import read_checked
+from heterofedsyn.site.settings import SiteSettings
+
+PAGE = 200
+"""Entries on one page."""
+
+MOST_RUNNING = 20
+
+
+def views(site: OwnSite) -> Mapping[str, Show]:
+    """The page of the ledger."""
+    return {"ledger": lambda visit: _ledger(visit, site)}
+
+
+def running(site: OwnSite, account: Account) -> list[dict[str, object]]:
+    """The studies with a charge, the last charged first: how far each is."""
+    answered = {one.query for one in account.answers}
+    last = {one.study: one for one in account.charges}
+    found: list[dict[str, object]] = []
+    latest = sorted(last.values(), key=lambda one: -one.number)[:MOST_RUNNING]
+    for charged in latest:
+        charges = [one for one in account.charges if one.study == charged.study]
+        title, cap = charged.study[:16], 0.0
+        with suppress(HeterofedsynError):  # what is damaged is told of where it matters
+            study, consent = recorded(site.known, charged.study)
+            title, cap = title_of(study), consent.rho
+        spent = account.spent_on(charged.study).rho
+        share = max(0.0, cap - spent) / cap if cap else None
+        found.append(
+            {
+                "place": f"studies/decided/{key_of(charged.study)}",
+                "title": title,
+                "share": share,
+                "words": f"rho {spent:.4g}{f' of {cap:.4g}' if cap else ''} is spent",
+                "last": f"{charged.label}, {charged.when}",
+                "answers": f"{sum(one.query in answered for one in charges):,} of "
+                f"{count(len(charges), 'charged query').replace('querys', 'queries')} answered",
+            }
+        )
+    return found
+
+
+def _ledger(visit: Visit, site: OwnSite) -> Response:
+    settings, problem = site.settings(), ""
+    try:
+        check_unlocked(settings.folder)
+    except HeterofedsynError as error:
+        problem = str(error)
+    try:
+        account = site.account()
+    except HeterofedsynError as error:
+        return visit.page("steward_disputed.html", "Ledger", problem=str(error))
+    lines = ledger_lines(settings, account)[::-1]
+    pages = max(1, -(-len(lines) // PAGE))
+    page = visit.number(pages)
+    alone = ("rho alone",) if tells_alone(settings, account) else ()
+    table = Table(
+        f"Every charge, the last first: {count(len(lines), 'line')}",
+        ("when", "entry", "study", "for", "rho", *alone),
+        tuple(map(tuple, lines[(page - 1) * PAGE : page * PAGE])),
+        words=4,
+    )
+    return visit.page(
+        "steward_ledger.html",
+        "Ledger",
+        gauges=balances(settings, account),
+        table=table if lines else None,
+        anchor=_anchor(settings, account),
+        problem=problem,
+        checked=read_checked(settings.folder),
+        agent=site.agent_said(),
+        page=page,
+        pages=pages,
+    )
+
+
+def _anchor(settings: SiteSettings, account: Account) -> Facts:
+    """Whether ledger and anchor agree, which reading the account has checked."""
+    same = settings.folder.stat().st_dev == settings.anchor.parent.stat().st_dev
+    disk = "the same as the ledger: who restores that disk restores both" if same else "another"
+    return Facts(
+        (
+            ("Ledger and anchor", f"agree: entry {account.number:,} is the last"),
+            ("Anchor", str(settings.anchor)),
+            ("Disk of the anchor", disk),
+            ("Protects", f"every {account.unit}" if account.unit else "not said yet"),
+            ("Repairs", f"{len(account.repairs):,}"),
+            ("Hash of the last entry", account.head),
+        )
+    )

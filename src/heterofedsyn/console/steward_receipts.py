@@ -1,0 +1,107 @@
+"""The steward's receipts: signed, kept, downloaded, and those of others verified."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from heterofedsyn._files import open_inside, reason
+from heterofedsyn._words import NOT_PRIVATE, PRIVATE_KEY, size
+from heterofedsyn.console.guard import MOST_BODY_BYTES
+from heterofedsyn.console.inbox import key_of
+from heterofedsyn.console.pages import Do, Form, Show, Visit, download
+from heterofedsyn.console.steward_prospect import title_of
+from heterofedsyn.console.steward_site import OwnSite
+from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.site.consent import recorded
+from heterofedsyn.site.owner import make_receipt
+from heterofedsyn.site.receipt import SignedReceipt
+from heterofedsyn.site.receipt_words import verified_lines
+
+MOST_SHOWN = 200
+_NAME = re.compile(r"[0-9a-f]{32}-\d{1,12}\.json")
+
+
+def views(site: OwnSite) -> Mapping[str, Show]:
+    """The page of receipts, and each of them as a file."""
+    return {
+        "receipts": lambda visit: _receipts(visit, site),
+        "receipts/file/{name}": lambda visit: _file(visit, site),
+    }
+
+
+def actions(site: OwnSite) -> Mapping[str, Do]:
+    """Signing and verifying."""
+    return {
+        "receipts/sign": lambda visit, form: _sign(visit, form, site),
+        "receipts/verify": lambda visit, form: _verify(visit, form, site),
+    }
+
+
+def _receipts(
+    visit: Visit, site: OwnSite, verdict: tuple[bool, list[str]] | None = None
+) -> Response:
+    charged = {one.study for one in site.account().charges}
+    studies = []
+    for fingerprint in site.fingerprints():
+        if fingerprint in charged:
+            try:
+                title = title_of(recorded(site.known, fingerprint)[0])
+            except HeterofedsynError:
+                title = fingerprint[:16]
+            studies.append((key_of(fingerprint), title))
+    found = [path for path in site.known.receipts.glob("*.json") if _NAME.fullmatch(path.name)]
+    newest = sorted(found, key=lambda path: -path.stat().st_mtime_ns)
+    files = [(path.name, size(path.stat().st_size)) for path in newest[:MOST_SHOWN]]
+    return visit.page(
+        "steward_receipts.html",
+        "Receipts",
+        studies=studies,
+        files=files,
+        more=len(newest) - len(files),
+        verdict=verdict,
+    )
+
+
+def _file(visit: Visit, site: OwnSite) -> Response:
+    name = visit.part("name")
+    if not _NAME.fullmatch(name):
+        raise HTTPException(404)
+    try:
+        with open_inside(site.known.receipts, name, 2**28) as file:
+            return download(file.read(), name, "application/json")
+    except FileNotFoundError:
+        raise HTTPException(404) from None
+    except OSError as error:
+        raise UsageError(f"the receipt cannot be read: {reason(error)}") from None
+
+
+def _sign(visit: Visit, form: Form, site: OwnSite) -> Response:
+    fingerprint = site.find_decided(form.text("key"))
+    if fingerprint is None:
+        raise HTTPException(404)
+    with site.turn:
+        signed, target = make_receipt(site.settings(), fingerprint, now=datetime.now(UTC))
+        signed.save(target)
+    visit.say(f"The receipt is signed: {target.name}")
+    return visit.go("receipts")
+
+
+def _verify(visit: Visit, form: Form, site: OwnSite) -> Response:
+    upload, key = form.uploads.get("receipt"), form.text("key")
+    if upload is None or not upload.data:
+        raise UsageError("no file was chosen; choose or drop a receipt first")
+    try:
+        if PRIVATE_KEY in key:
+            raise UsageError(NOT_PRIVATE)
+        if len(upload.data) > MOST_BODY_BYTES:
+            raise UsageError("this is too long for a page; use `heterofedsyn site verify`")
+        signed = SignedReceipt.of(upload.data, "the file")
+        signed.check(key or None)
+    except HeterofedsynError as error:
+        return _receipts(visit, site, (False, [str(error)]))
+    return _receipts(visit, site, (True, verified_lines(signed, key_known=bool(key))))

@@ -1,0 +1,301 @@
+"""The steward's studies: the inbox, what one study may have, and the decision."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from heterofedsyn._words import aloud
+from heterofedsyn.console.inbox import Waiting, key_of
+from heterofedsyn.console.pages import Do, Form, Show, Visit, download
+from heterofedsyn.console.steward_prospect import sections_of, title_of
+from heterofedsyn.console.steward_site import Decided, OwnSite
+from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
+from heterofedsyn.protocol.study import Study
+from heterofedsyn.protocol.terms import hears_sums
+from heterofedsyn.report.study_summary import study_summary
+from heterofedsyn.site.consent import approve, check_approvable, check_study, close, withdraw
+from heterofedsyn.site.ledger.entries import Account
+from heterofedsyn.site.owner import standing_consent, user_name
+
+PAGE = 50
+"""Studies on one page."""
+
+GROUPS = 8
+"""Of a fingerprint, of eight letters each."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A study in a list: its address, title, who asks or why it cannot be read, and its state."""
+
+    place: str
+    title: str
+    words: str
+    state: str
+    good: bool | None
+
+
+def views(site: OwnSite) -> Mapping[str, Show]:
+    """The pages about studies."""
+    return {
+        "studies": lambda visit: _studies(visit, site),
+        "studies/waiting/{key}": lambda visit: _waiting(visit, site),
+        "studies/decided/{key}": lambda visit: _decided(visit, site),
+        "studies/decided/{key}/sheet": lambda visit: _sheet(visit, site),
+    }
+
+
+def actions(site: OwnSite) -> Mapping[str, Do]:
+    """What is decided on them."""
+    return {
+        "studies/drop": lambda visit, form: _drop(visit, form, site),
+        "studies/remove": lambda visit, form: _remove(visit, form, site),
+        "studies/check": lambda visit, form: _check(visit, form, site),
+        "studies/approve": lambda visit, form: _approve(visit, form, site),
+        "studies/withdraw": lambda visit, form: _end(visit, form, site),
+    }
+
+
+def _studies(visit: Visit, site: OwnSite) -> Response:
+    """What waits, and what was decided."""
+    account = site.account()
+    waiting, decided = site.inbox.waiting(), site.fingerprints()
+    pages = max(1, -(-max(len(waiting), len(decided)) // PAGE))
+    page = visit.number(pages)
+    part = slice((page - 1) * PAGE, page * PAGE)
+    known = {*decided}
+    return visit.page(
+        "steward_studies.html",
+        "Studies",
+        waiting=[_listed(one, site, known) for one in waiting[part]],
+        decided=[_listed_decided(each, site, account) for each in decided[part]],
+        many_waiting=len(waiting),
+        many_decided=len(decided),
+        page=page,
+        pages=pages,
+        inbox=site.inbox.folder,
+    )
+
+
+def _listed(one: Waiting, site: OwnSite, known: set[str]) -> Listed:
+    try:
+        study = site.inbox.study(one)
+    except HeterofedsynError as error:
+        place = f"studies/waiting/{one.key}"
+        return Listed(place, "Not a study", f"{one.name}: {error}", "cannot be read", False)
+    plan = study.plan
+    words = f"epsilon {plan.epsilon:g}, {plan.trust} trust, here since {one.when}"
+    if study.fingerprint in known:
+        place = f"studies/decided/{key_of(study.fingerprint)}"
+        return Listed(place, title_of(study), words, "decided before", None)
+    place = f"studies/waiting/{one.key}"
+    return Listed(place, title_of(study), words, "waits for a decision", None)
+
+
+def _listed_decided(fingerprint: str, site: OwnSite, account: Account) -> Listed:
+    place = f"studies/decided/{key_of(fingerprint)}"
+    try:
+        found = site.decided(fingerprint, account)
+    except HeterofedsynError as error:
+        return Listed(place, fingerprint[:16], str(error), "cannot be read", False)
+    spent = account.spent_on(fingerprint).rho
+    words = f"rho {spent:.4g} of {found.consent.rho:.4g} is spent; {found.words}"
+    state = "is answered" if found.good else "is not answered"
+    return Listed(place, title_of(found.study), words, state, found.good)
+
+
+def _waiting(visit: Visit, site: OwnSite) -> Response:
+    """One study of the inbox, with what it would mean and the form to approve it."""
+    one = _find(visit.part("key"), site)
+    study = site.inbox.study(one)
+    if study.fingerprint in site.fingerprints():
+        return visit.go(f"studies/decided/{key_of(study.fingerprint)}")
+    settings, account = site.settings(), site.account()
+    sections = sections_of(site, settings, study, account)
+    refusal = ""
+    try:
+        check_approvable(settings, study, account, datetime.now(UTC))
+    except HeterofedsynError as error:
+        refusal = str(error)
+    asked = _asked(visit, study.fingerprint)
+    return visit.page(
+        "steward_study.html",
+        title_of(study),
+        key=one.key,
+        study=study,
+        sections=sections,
+        check=site.row_check,
+        groups=_groups(study.fingerprint, asked),
+        asked=asked,
+        refusal=refusal,
+        decided=None,
+        who=user_name(),
+    )
+
+
+def _decided(visit: Visit, site: OwnSite) -> Response:
+    """One study that consent was given to."""
+    found, account = _find_decided(visit.part("key"), site)
+    asked: tuple[int, ...] = ()
+    refusal = "" if found.good else found.words
+    if not found.good:
+        try:
+            check_approvable(site.settings(), found.study, account, datetime.now(UTC))
+            asked = _asked(visit, found.study.fingerprint)
+        except HeterofedsynError as error:
+            refusal = str(error)
+    return visit.page(
+        "steward_study.html",
+        title_of(found.study),
+        key=found.key,
+        study=found.study,
+        sections=sections_of(site, site.settings(), found.study, account),
+        check=site.row_check,
+        groups=_groups(found.study.fingerprint, asked),
+        asked=asked,
+        refusal=refusal,
+        decided=found,
+        final=hears_sums(found.study.plan),
+        charged=any(one.study == found.study.fingerprint for one in account.charges),
+        who=user_name(),
+    )
+
+
+def _sheet(visit: Visit, site: OwnSite) -> Response:
+    """One sheet about a study, to print; nothing in it comes from rows."""
+    found, account = _find_decided(visit.part("key"), site)
+    text = study_summary(
+        site.foreseen(found.study),
+        found.study,
+        site.settings(),
+        account,
+        now=datetime.now(UTC),
+        refusal=None if found.good else found.words,
+    )
+    return download(text.encode(), f"study-{found.study.fingerprint[:8]}.html", "text/html")
+
+
+def _drop(visit: Visit, form: Form, site: OwnSite) -> Response:
+    """A file that was dropped becomes a study of the inbox."""
+    upload = form.uploads.get("study")
+    key = site.inbox.add(b"" if upload is None else upload.data)
+    return visit.go(f"studies/waiting/{key}")
+
+
+def _remove(visit: Visit, form: Form, site: OwnSite) -> Response:
+    """A study that is not wanted leaves the inbox."""
+    site.inbox.remove(_find(form.text("key"), site))
+    visit.say("The study is out of the inbox; nothing was approved.")
+    return visit.go("studies")
+
+
+def _check(visit: Visit, form: Form, site: OwnSite) -> Response:
+    """The site's rows are held against the study's schema."""
+    study, settings = _meant(form, site), site.settings()
+    plan = study.plan
+    most = plan.rows_per_unit if plan.unit == settings.unit else 1
+    site.row_check.start(settings, study.encoding, f"the schema of {title_of(study)}", most=most)
+    visit.say("The rows are being read; this page shows what is found.")
+    return visit.go(form.text("back"))
+
+
+def _approve(visit: Visit, form: Form, site: OwnSite) -> Response:
+    """Consent, if the steward heard the fingerprint from somebody else than this page."""
+    study, settings = _meant(form, site), site.settings()
+    fingerprint = study.fingerprint
+    asked = visit.session.kept.get(_kept(fingerprint))
+    told = [form.text(f"group-{number}") for number in range(GROUPS)]
+    if not isinstance(asked, tuple):
+        raise UsageError("the page was too old; it now asks for other groups of the fingerprint")
+    parts = aloud(fingerprint).split()
+    if any("".join(told[number].split()).lower() != parts[number] for number in asked):
+        visit.session.kept.pop(_kept(fingerprint), None)
+        raise PrivacyRefusal(
+            "that is not this study's fingerprint: ask the coordinator by telephone to read it "
+            "out; if it differs, somebody changed the study on its way, and nothing must be "
+            "approved. The page now asks for other groups"
+        )
+    with site.turn:
+        account = site.account()
+        check_study(settings, study)
+        site.foreseen(study)
+        now = datetime.now(UTC)
+        given = standing_consent(settings, study, account, now)
+        if given is None:
+            who = form.text("who") or user_name()
+            consent = approve(settings, study, who=who, now=now)
+            then = "now" if site.listens() else "once it runs"
+            visit.say(f"Approved by {consent.who} at {consent.when}; the agent answers it {then}.")
+        else:
+            day = given.when.partition("T")[0]
+            visit.say(f"Already approved by {given.who} on {day}; nothing to do.")
+    return visit.go(f"studies/decided/{key_of(fingerprint)}")
+
+
+def _end(visit: Visit, form: Form, site: OwnSite) -> Response:
+    """Consent is taken back, or the study is ended for good."""
+    found, _ = _find_decided(form.text("key"), site)
+    if form.text("sure") != "yes":
+        raise UsageError("nothing was changed: tick the box to say that it is meant")
+    who, now = form.text("who") or user_name(), datetime.now(UTC)
+    final = form.text("how") == "close"
+    with site.turn:
+        ending = close if final else withdraw
+        ending(site.settings(), found.study.fingerprint, who=who, now=now)
+    visit.say("The study is closed for good." if final else "Consent is withdrawn.")
+    return visit.go(f"studies/decided/{found.key}")
+
+
+def _meant(form: Form, site: OwnSite) -> Study:
+    """The study of a form: one of the inbox, or one that was decided on before."""
+    key = form.text("key")
+    if form.text("where") == "decided":
+        return _find_decided(key, site)[0].study
+    return site.inbox.study(_find(key, site))
+
+
+def _find(key: str, site: OwnSite) -> Waiting:
+    one = site.inbox.find(key)
+    if one is None:
+        raise HTTPException(404)
+    return one
+
+
+def _find_decided(key: str, site: OwnSite) -> tuple[Decided, Account]:
+    fingerprint = site.find_decided(key)
+    if fingerprint is None:
+        raise HTTPException(404)
+    account = site.account()
+    return site.decided(fingerprint, account), account
+
+
+def _asked(visit: Visit, fingerprint: str) -> tuple[int, ...]:
+    """Two groups that the page hides and the steward must know from elsewhere.
+
+    Which ones nobody knows before, so that no study can be made up that is right in these alone.
+    They stay the same until somebody was wrong about them.
+    """
+    known = visit.session.kept.get(_kept(fingerprint))
+    if isinstance(known, tuple):
+        return known
+    first = secrets.randbelow(GROUPS)
+    second = (first + 1 + secrets.randbelow(GROUPS - 1)) % GROUPS
+    chosen = tuple(sorted((first, second)))
+    visit.session.kept[_kept(fingerprint)] = chosen
+    return chosen
+
+
+def _kept(fingerprint: str) -> str:
+    return f"groups of {fingerprint}"
+
+
+def _groups(fingerprint: str, hidden: Sequence[int]) -> list[tuple[int, str]]:
+    """The groups of a fingerprint as they are shown."""
+    parts = aloud(fingerprint).split()
+    return [(i + 1, "········" if i in hidden else part) for i, part in enumerate(parts)]
