@@ -18,7 +18,8 @@ import pytest
 
 from heterofedsyn.cli.app import run
 from heterofedsyn.engines.nvflare import job
-from heterofedsyn.engines.nvflare.job import AUTHORIZATION, CONTROLLER, EXECUTOR, connect, write_job
+from heterofedsyn.engines.nvflare.hardening import AUTHORIZATION, CONTROLLER, EXECUTOR
+from heterofedsyn.engines.nvflare.job import connect, write_job
 from heterofedsyn.engines.nvflare.progress import Progress
 from heterofedsyn.hub import make_method
 from heterofedsyn.hub.methods.base import settings_of

@@ -33,7 +33,8 @@ def package(
     The classes come with the installed package; `study run` submits the same job.
     """
     from heterofedsyn._files import check_place
-    from heterofedsyn.engines.nvflare.job import AUTHORIZATION, CONTROLLER, EXECUTOR, write_job
+    from heterofedsyn.engines.nvflare.hardening import AUTHORIZATION, CONTROLLER, EXECUTOR
+    from heterofedsyn.engines.nvflare.job import write_job
     from heterofedsyn.protocol import Study
 
     check_place(out)

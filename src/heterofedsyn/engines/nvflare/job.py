@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from heterofedsyn._files import open_inside, written_whole
+from heterofedsyn.engines.nvflare.hardening import CONTROLLER, EXECUTOR
 from heterofedsyn.engines.nvflare.progress import Progress
 from heterofedsyn.engines.nvflare.task import (
     PROGRESS,
@@ -30,30 +31,6 @@ from heterofedsyn.errors import EngineError, HeterofedsynError, UsageError
 from heterofedsyn.hub.release import FILES
 from heterofedsyn.hub.release.synthetic import MOST_BYTES
 from heterofedsyn.protocol import Study
-
-CONTROLLER = "heterofedsyn.engines.nvflare.controller.StudyController"
-"""What the server's allow list must name."""
-
-EXECUTOR = "heterofedsyn.engines.nvflare.executor.AgentExecutor"
-"""What a site's allow list must name; it needs nothing else."""
-
-AUTHORIZATION = {
-    "format_version": "1.0",
-    "permissions": {
-        role: {
-            "submit_job": "any",
-            "clone_job": "none",
-            "manage_job": "any",
-            "download_job": "any",
-            "view": "any",
-            "operate": "none",
-            "shell_commands": "none",
-            "byoc": "none",
-        }
-        for role in ("project_admin", "lead")
-    },
-}
-"""A site's `local/authorization.json`: jobs may come, code and shell commands may not."""
 
 _MOST_SECONDS = 20.0
 _LOOK_AGAIN = 1.0
