@@ -211,12 +211,30 @@ def _chown(path: Path, user: int, group: int) -> None:
 def _find_root(federation: str) -> Path:
     places = (Path(federation, ROOT), Path(ROOT))
     for place in places:
-        if (place / "rootCA.pem").is_file():
+        if _is_root(place):
             return place
     raise UsageError(
         f"the root key of {federation!r} is neither in {places[0]} nor in {places[1]}; name its "
         "folder with --root"
     )
+
+
+def only_root() -> Path:
+    """The folder of a root here, if there is one and no other.
+
+    Raises:
+        UsageError: if there is none, or several.
+    """
+    here = Path()
+    found = [place for place in (here / ROOT, *here.glob(f"*/{ROOT}")) if _is_root(place)]
+    if len(found) != 1:
+        many = "no root key" if not found else "several root keys"
+        raise UsageError(f"found {many} here; name the folder of one with --root")
+    return found[0]
+
+
+def _is_root(place: Path) -> bool:
+    return (place / "rootCA.pem").is_file()
 
 
 def _federation_of(root: Path) -> str:

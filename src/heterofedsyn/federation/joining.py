@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from heterofedsyn import __version__
 from heterofedsyn._files import check_place, file_written_whole, written_whole
 from heterofedsyn._words import aloud
@@ -146,6 +148,23 @@ def unpack_kit(
     return party
 
 
+def harden_again(folder: Path) -> Party:
+    """Write a site's settings, units and scripts anew, for the version that is installed now.
+
+    Raises:
+        UsageError: if there is no kit.
+    """
+    party = Party.load(folder)
+    if party.kind != "site" or not (folder / KIT / "startup").is_dir():
+        raise UsageError(f"there is no site's kit in {folder}; name its folder with --folder")
+    harden_site(folder / KIT)
+    _give(folder / KIT, folder / KIT)
+    party = msgspec.structs.replace(party, version=__version__, nvflare=nvflare_version())
+    write_services(party, folder)
+    party.save(folder)
+    return party
+
+
 def place_kit(
     data: bytes,
     request: Path,
@@ -194,13 +213,18 @@ def _renew(data: bytes, answer: Signed, file: str, folder: Path, fingerprint: st
     if os.path.lexists(fresh):
         shutil.rmtree(fresh)  # of a renewal that was interrupted; nothing uses it
     place_kit(data, folder / RENEWAL, told, fresh, harden_site)
-    owner = kit.stat()
-    if os.geteuid() == 0:
-        for path in (fresh, *fresh.rglob("*")):
-            os.lchown(path, owner.st_uid, owner.st_gid)
+    _give(fresh, kit)
     kit.rename(folder / BEFORE)
     fresh.rename(kit)
     return party
+
+
+def _give(folder: Path, like: Path) -> None:
+    """Let all in a folder belong to whom another folder belongs to."""
+    owner = like.stat()
+    if os.geteuid() == 0:
+        for path in (folder, *folder.rglob("*")):
+            os.lchown(path, owner.st_uid, owner.st_gid)
 
 
 def _check_turn(federation: str, name: str, folder: Path, *, renew: bool) -> None:

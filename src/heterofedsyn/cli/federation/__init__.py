@@ -1,0 +1,12 @@
+"""`heterofedsyn federation ...`: what the hub of several organisations does."""
+
+from __future__ import annotations
+
+import typer
+
+from heterofedsyn.cli.federation import admit, new
+
+app = typer.Typer(help="Set up a federation, and say who is in it.", no_args_is_help=True)
+app.command("new")(new.new)
+app.command("admit")(admit.admit)
+app.command("remove")(admit.remove)
