@@ -21,7 +21,7 @@ from heterofedsyn.engines.nvflare.provisioning import (
     read_zip,
     sign_request,
 )
-from heterofedsyn.errors import PrivacyRefusal, UsageError
+from heterofedsyn.errors import PrivacyRefusal, UsageError, did_you_mean
 from heterofedsyn.federation.party import check_carried_name
 
 ROOT = "root"
@@ -46,6 +46,7 @@ class Admitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     name: str
+    kind: str
     organisation: str
     key: str
     day: str
@@ -147,7 +148,7 @@ def admit(asking: Asking, out: Path, *, days: int = DAYS, fingerprint: str | Non
         raise UsageError(f"{out} exists already; name another file with --out")
     with file_written_whole(out) as partial:
         sign_request(asking.data, asking.root, partial, days=days)
-    record = Admitted(request.name, request.org, request.public_key_sha256, _today())
+    record = Admitted(request.name, request.kind, request.org, request.public_key_sha256, _today())
     _write_admitted(asking.root, record)
 
 
@@ -162,8 +163,13 @@ def remove(name: str, root: Path, kit: Path | None) -> Admitted:
     """
     before = _read_admitted(root, name)
     if before is None:
-        known = ", ".join(admitted_names(root)) or "nobody"
-        raise UsageError(f"{name!r} was never admitted; in are: {known}")
+        hint = did_you_mean(name, admitted_sites(root))
+        raise UsageError(f"no site {name!r} was ever admitted; {hint}")
+    if before.kind != SITE:
+        raise UsageError(
+            f"{name} is no site, and no server refuses it by name; without it the federation must "
+            "be made anew"
+        )
     if kit is not None:
         refuse_name(kit, name)
     record = msgspec.structs.replace(before, removed=before.removed or _today())
@@ -171,10 +177,11 @@ def remove(name: str, root: Path, kit: Path | None) -> Admitted:
     return record
 
 
-def admitted_names(root: Path) -> list[str]:
-    """Who was admitted and not removed."""
+def admitted_sites(root: Path) -> list[str]:
+    """Which sites were admitted and not removed."""
     names = sorted(path.stem for path in (root / ADMITTED).glob("*.json"))
-    return [name for name in names if (found := _read_admitted(root, name)) and not found.removed]
+    records = (_read_admitted(root, name) for name in names)
+    return [one.name for one in records if one and one.kind == SITE and not one.removed]
 
 
 def refuse_name(kit: Path, name: str, *, refused: bool = True) -> None:

@@ -49,13 +49,14 @@ def judged(rule: str, faults: Iterable[str], remedy: str, otherwise: str) -> Fin
     return wrong(rule, "; ".join(found), remedy) if found else ok(rule, otherwise)
 
 
-_ALLOWED = 'for path; do if [ "-$0" "$path" ]; then echo yes; else echo no; fi; done'
+_ASK = """for path; do
+    for what in r w x; do [ "-$what" "$path" ] && printf %s "$what"; done
+    printf ' '
+done"""
 
 
-def allowed(
-    what: Literal["r", "w", "x"], paths: Sequence[Path], user: int, groups: Sequence[int]
-) -> list[Path]:
-    """The paths that a user may read, write or run: the system is asked as that user.
+def rights(paths: Sequence[Path], user: int, groups: Sequence[int]) -> dict[Path, str]:
+    """What a user may do with each path, of `rwx`: the system is asked as that user.
 
     Args:
         groups: of the user, its own first.
@@ -63,18 +64,16 @@ def allowed(
     Raises:
         PermissionError: if nobody may act as that user from here.
     """
-    if not paths:
-        return []
     own = os.geteuid() == user != 0
     done = subprocess.run(
-        ["/bin/sh", "-c", _ALLOWED.replace("$0", what), "sh", *map(str, paths)],
+        ["/bin/sh", "-c", _ASK, "sh", *map(str, paths)],
         user=None if own else user,
         group=None if own else groups[0],
         extra_groups=None if own else list(groups[1:]),
         cwd="/",
         env={},
         capture_output=True,
-        encoding="utf-8",
-        check=True,
+        encoding="ascii",
+        check=False,
     )
-    return [path for path, said in zip(paths, done.stdout.split(), strict=True) if said == "yes"]
+    return dict(zip(paths, done.stdout.split(" "), strict=False))

@@ -15,7 +15,7 @@ from heterofedsyn import __version__
 from heterofedsyn._files import read_whole
 from heterofedsyn.engines.nvflare.provisioning import nvflare_version
 from heterofedsyn.errors import UsageError
-from heterofedsyn.federation.finding import Finding, allowed, judged, unknown, wrong
+from heterofedsyn.federation.finding import Finding, judged, rights, unknown, wrong
 from heterofedsyn.federation.kit_checks import AS_ROOT
 from heterofedsyn.federation.party import Party, own_programs
 from heterofedsyn.federation.services import services
@@ -150,23 +150,23 @@ def _hidden(settings: SiteSettings, engine: User) -> Iterator[Finding]:
         "key hidden": [settings.key],
         "anchor hidden": [settings.anchor, settings.anchor.parent],
     }
+    try:
+        held = rights([p for paths in named.values() for p in paths], engine.number, engine.groups)
+    except PermissionError:
+        held = None
     for rule, paths in named.items():
         if not paths:
             yield unknown(rule, "rows are in a database", "grant its tables to the agent only")
-            continue
-        try:
-            seen = allowed("r", paths, engine.number, engine.groups)
-            changed = allowed("w", paths, engine.number, engine.groups)
-        except (PermissionError, subprocess.CalledProcessError):
+        elif held is None:
             yield unknown(rule, f"only root can ask what {engine.name} may read", "run as root")
-            continue
-        places = sorted({*seen, *changed})
-        yield judged(
-            rule,
-            [f"{engine.name} can reach {path}" for path in places[:3]],
-            f"chmod go= {places[0]}" if places else "",
-            f"{engine.name} can neither read nor write it",
-        )
+        else:
+            open_ones = [path for path in paths if {*held[path]} & {*"rw"}]
+            yield judged(
+                rule,
+                [f"{engine.name} can reach {path}" for path in open_ones[:3]],
+                f"chmod go= {open_ones[0]}" if open_ones else "",
+                f"{engine.name} can neither read nor write it",
+            )
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -182,14 +182,12 @@ def _readable(settings: SiteSettings, agent: User) -> Finding:
     rows = file_of(settings.source)
     paths = [settings.schema, *([rows] if rows is not None else [])]
     try:
-        seen = allowed("r", paths, agent.number, agent.groups)
-    except (PermissionError, subprocess.CalledProcessError):
-        return unknown(
-            "agent reads", f"only root can ask what {agent.name} may read", "run as root"
-        )
+        held = rights(paths, agent.number, agent.groups)
+    except PermissionError:
+        return unknown("agent reads", f"only root can ask what {agent.name} reads", "run as root")
     return judged(
         "agent reads",
-        [f"{agent.name} cannot read {path}" for path in paths if path not in seen],
+        [f"{agent.name} cannot read {path}" for path in paths if "r" not in held[path]],
         f"chown {agent.name} what it cannot read",
         "schema and rows",
     )
@@ -285,10 +283,10 @@ def _programs(party: Party) -> Finding:
         if user is None:
             continue
         try:
-            able = allowed("x", paths, user.number, user.groups)
-        except (PermissionError, subprocess.CalledProcessError):
+            held = rights(paths, user.number, user.groups)
+        except PermissionError:
             return unknown("programs", f"only root can ask what {name} may run", "run as root")
-        faults += [f"{name} cannot run {path}" for path in paths if path not in able]
+        faults += [f"{name} cannot run {path}" for path in paths if "x" not in held[path]]
     return judged("programs", faults, remedy, f"{party.programs}")
 
 

@@ -94,7 +94,7 @@ def make_root(name: str, host: str, port: int, folder: Path) -> str:
     }
     folder.mkdir(mode=0o700)
     _write_yaml(_profile(folder), profile)
-    command = ("cert", "init", "--profile", str(_profile(folder)), "-o", str(folder))
+    command = ("cert", "init", "--profile", _profile(folder), "-o", folder)
     made = _nvflare(*command, doing="make the root certificate")
     return normal_fingerprint(str(made.get("rootca_fingerprint_sha256")))
 
@@ -104,7 +104,7 @@ def make_request(federation: str, participant: dict[str, str], folder: Path) -> 
     with tempfile.TemporaryDirectory() as scratch:
         definition = Path(scratch) / "participant.yml"
         _write_yaml(definition, {"name": federation, "participants": [participant]})
-        command = ("cert", "request", "-p", str(definition), "--out", str(folder))
+        command = ("cert", "request", "-p", definition, "--out", folder)
         made = _nvflare(*command, doing="make a request")
     return Path(str(made.get("request_zip")))
 
@@ -131,8 +131,8 @@ def sign_request(data: bytes, root: Path, out: Path, *, days: int) -> None:
         request = Path(scratch) / "request.zip"
         request.write_bytes(data)
         _nvflare(
-            *("cert", "approve", str(request), "-c", str(root), "--out", str(out)),
-            *("--profile", str(_profile(root)), "--valid-days", str(days)),
+            *("cert", "approve", request, "-c", root, "--out", out),
+            *("--profile", _profile(root), "--valid-days", str(days)),
             doing="sign the request",
         )
 
@@ -173,7 +173,7 @@ def build_kit(data: bytes, request: Path, fingerprint: str, folder: Path) -> Pat
     signed = folder / "kit.signed.zip"
     signed.write_bytes(data)
     made = _nvflare(
-        *("package", str(signed), "--request-dir", str(request), "-w", str(folder / "kits")),
+        *("package", signed, "--request-dir", request, "-w", folder / "kits"),
         *("--fingerprint", f"SHA256:{pairs}"),
         doing="make the kit",
     )
@@ -192,13 +192,14 @@ def nvflare_version() -> str:
     return version("nvflare")
 
 
-def _nvflare(*arguments: str, doing: str) -> dict[str, Any]:
+def _nvflare(*arguments: str | Path, doing: str) -> dict[str, Any]:
     """Run a command of NVFlare's and return what it made; nobody sees what it prints."""
     _check_installed()
+    given = [str(word.absolute()) if isinstance(word, Path) else word for word in arguments]
     with tempfile.TemporaryDirectory() as scratch:
         # It keeps a record of every request and signature in the user's home: ours are elsewhere.
         done = subprocess.run(
-            [sys.executable, "-m", "nvflare.cli", *arguments, "--format", "json"],
+            [sys.executable, "-m", "nvflare.cli", *given, "--format", "json"],
             cwd=scratch,
             env={**os.environ, "HOME": scratch},
             stdin=subprocess.DEVNULL,
