@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, cast
@@ -79,6 +80,41 @@ def show_round(report: RoundReport) -> None:
 def pace(doing: str) -> Pace:
     """A line on stderr every few seconds while something long is going on."""
     return Pace(lambda text: note(f"{doing}: {text}"))
+
+
+class Moving:
+    """A line that moves while something is waited for; without a terminal, a line when it changes.
+
+    Args:
+        again: seconds after which the same line is said once more where nothing moves.
+    """
+
+    def __init__(self, again: float = 60.0) -> None:
+        self._again = again
+        self._said = ("", 0.0)
+        self._long = 0
+
+    def show(self, text: str, seconds: float) -> None:
+        """What is waited for, and since when."""
+        if sys.stderr.isatty():
+            line = plain(f"{text} ({seconds:.0f} s)")[: _columns() - 1]
+            print(f"\r{line:<{self._long}}", end="", file=sys.stderr, flush=True)
+            self._long = len(line)
+            return
+        known, since = self._said
+        if text != known or seconds >= since + self._again:
+            self._said = (text, seconds)
+            note(text if text != known else f"{text} ({seconds:.0f} s)")
+
+    def clear(self) -> None:
+        """Make room for a line that stays."""
+        if self._long:
+            print(f"\r{'':<{self._long}}\r", end="", file=sys.stderr, flush=True)
+            self._long = 0
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size((PAGE, 24)).columns
 
 
 def size(many: int) -> str:
