@@ -217,7 +217,7 @@ def test_nvflare_site_refuses_a_job_that_carries_code(federated: Federation) -> 
     (job / "site" / "custom" / "mine.py").write_text("class Mine: ...\n")
     with connect(federated.folder(COORDINATOR) / "kit") as hub:
         number = hub._session.submit_job(str(job))
-        assert [*hub.follow(number)] is not None
+        list(hub.follow(number))
         assert hub.status(number) == "FINISHED:FAILED_TO_RUN"
         detail = hub.detail(number)
     assert "server" not in detail
