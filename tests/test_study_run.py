@@ -174,19 +174,21 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         seconds_of("--wait", text)
 
 
-def test_a_line_moves_on_a_terminal_and_is_said_once_elsewhere(
+def test_a_line_moves_on_a_terminal_and_is_said_now_and_then_elsewhere(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = Moving(again=60)
-    for seconds in (0.0, 1.0, 59.0, 61.0):
-        line.show("waiting for elmwood", seconds)
+    line = Moving(after=10.0, again=60.0)
+    for seconds in (0.0, 9.0, 11.0, 12.0, 70.0, 72.0):
+        monkeypatch.setattr(time, "monotonic", lambda now=seconds: now)
+        line.show("waiting for elmwood")
     line.clear()
-    assert capsys.readouterr().err == "waiting for elmwood\nwaiting for elmwood (61 s)\n"
+    lines = [f"waiting for elmwood ({seconds} s)" for seconds in (11, 72)]
+    assert capsys.readouterr().err.splitlines() == lines
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", terminal)
-    line.show("waiting for \x1b[2Jelmwood", 1.0)
-    line.show("waiting", 2.0)
+    line.show("waiting for \x1b[2Jelmwood")
+    line.show("waiting")
     line.clear()
     said = terminal.getvalue()
     assert "\x1b" not in said

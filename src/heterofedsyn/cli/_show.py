@@ -11,6 +11,7 @@ import io
 import json
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, cast
 
@@ -83,28 +84,31 @@ def pace(doing: str) -> Pace:
 
 
 class Moving:
-    """A line that moves while something is waited for; without a terminal, a line when it changes.
+    """A line that moves while something is waited for; without a terminal, a line now and then.
 
     Args:
-        again: seconds after which the same line is said once more where nothing moves.
+        after: seconds of the same wait after which it is worth a line where nothing moves.
+        again: seconds after which it is worth another.
     """
 
-    def __init__(self, again: float = 60.0) -> None:
-        self._again = again
-        self._said = ("", 0.0)
+    def __init__(self, after: float = 10.0, again: float = 60.0) -> None:
+        self._after, self._again = after, again
+        self._text, self._since, self._due = "", 0.0, 0.0
         self._long = 0
 
-    def show(self, text: str, seconds: float) -> None:
-        """What is waited for, and since when."""
+    def show(self, text: str) -> None:
+        """What is waited for."""
+        now = time.monotonic()
+        if text != self._text:
+            self._text, self._since, self._due = text, now, now + self._after
+        line = f"{text} ({now - self._since:.0f} s)"
         if sys.stderr.isatty():
-            line = plain(f"{text} ({seconds:.0f} s)")[: _columns() - 1]
+            line = plain(line)[: _columns() - 1]
             print(f"\r{line:<{self._long}}", end="", file=sys.stderr, flush=True)
             self._long = len(line)
-            return
-        known, since = self._said
-        if text != known or seconds >= since + self._again:
-            self._said = (text, seconds)
-            note(text if text != known else f"{text} ({seconds:.0f} s)")
+        elif now >= self._due:
+            self._due = now + self._again
+            note(line)
 
     def clear(self) -> None:
         """Make room for a line that stays."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from heterofedsyn._files import check_place
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.federation import trial_watch
-from heterofedsyn.federation.trial_watch import KEEP, MARK, NOTE, clear, end_all, marked
+from heterofedsyn.federation.trial_watch import KEEP, MARK, NOTE, clear, marked
 
 READY_SECONDS = 60.0
 """In which a process is ready, or something is wrong."""
@@ -103,12 +103,10 @@ class Processes:
         """From now on the folder stays, whatever happens."""
         self.whole = True
 
-    def end(self) -> None:
-        """End them all now; the folder stays as it is."""
-        end_all(self.mark)
+    def forget(self) -> None:
+        """Take note that they ended."""
         for process in self._running.values():
             process.wait()
-        self._running.clear()
 
 
 @contextmanager
@@ -142,6 +140,7 @@ def processes(folder: Path) -> Iterator[Processes]:
         with _undisturbed():
             if watch is None or _ended_badly(watch, made):
                 clear(mark, place, made.scratch, keep=made.whole)
+            made.forget()
 
 
 def _check_free(place: Path) -> None:

@@ -64,6 +64,7 @@ def try_federation(
         most, progress = _run(running, trial, study)
         receipts = sign_receipts(trial, study)
         note("every hospital signed a receipt of what left it; all signatures and sums hold")
+        note("drawing the report")
         write_report(trial.release)
         running.keep_folder()
         _say(trial, study, receipts, folder)

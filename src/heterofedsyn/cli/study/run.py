@@ -180,36 +180,36 @@ class Shown:
         from heterofedsyn.engines.nvflare.study_run import Stage
 
         if course.stage is Stage.REACHING:
-            self._moving.show(f"reaching the server {course.server}", course.seconds)
+            self._say(f"reaching the server {course.server}")
+            self._moving.show("no answer yet")
             return
         if course.presence is not None and course.stage is Stage.GATHERING:
             for line in _connected(course.presence):
                 self._say(line)
             if course.presence.missing:
                 names = ", ".join(seen.site for seen in course.presence.missing)
-                self._moving.show(f"waiting for {names}", course.seconds)
+                self._moving.show(f"waiting for {names}")
             return
         if course.job is not None:
             self._say(f"study {self._study}, job {course.job}")
         if course.progress is None:
-            self._moving.show("the server starts the study at every site", course.seconds)
+            self._moving.show("the server starts the study at every site")
             return
-        self._rounds(course.progress, course.seconds)
+        self._rounds(course.progress)
 
     def close(self) -> None:
         """Leave no line half-said."""
         self._moving.clear()
 
-    def _rounds(self, progress: Progress, seconds: float) -> None:
+    def _rounds(self, progress: Progress) -> None:
         for round_ in progress.rounds:
             for line in [_line(round_)] if round_.finished else _asked_again(round_):
                 self._say(line)
         under_way = [round_ for round_ in progress.rounds if not round_.finished]
         if under_way and progress.state == "running":
             left = [site for site in under_way[-1].asked if site not in under_way[-1].answered]
-            self._moving.show(
-                f"  {_what(under_way[-1])}: waiting for {', '.join(left) or 'the hub'}", seconds
-            )
+            names = ", ".join(left) or "the hub"
+            self._moving.show(f"  {_what(under_way[-1])}: waiting for {names}")
 
     def _say(self, line: str) -> None:
         if line not in self._lines:

@@ -25,6 +25,7 @@ AUTHORIZATION = {
             "manage_job": "any",
             "download_job": "any",
             "view": "any",
+            "app_command": "any",
             "operate": "none",
             "shell_commands": "none",
             "byoc": "none",
@@ -32,7 +33,10 @@ AUTHORIZATION = {
         for role in ("project_admin", "lead")
     },
 }
-"""`local/authorization.json` of all: jobs may come, code and shell commands may not."""
+"""`local/authorization.json` of all: jobs may come, code and shell commands may not.
+
+`app_command` lets a coordinator ask the server how far a study is, and nothing else is registered.
+"""
 
 SITE_RESOURCES: dict[str, Any] = {
     "format_version": 2,
