@@ -13,14 +13,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from heterofedsyn._files import check_place
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.federation import trial_watch
-from heterofedsyn.federation.trial_watch import KEEP, MARK, NOTE, clear, marked
+from heterofedsyn.federation.trial_watch import KEEP, MARK, NOTE, clear, end_all, marked
 
 READY_SECONDS = 60.0
 """In which a process is ready, or something is wrong."""
@@ -48,18 +48,31 @@ class Processes:
         """How many processes run now, those that others started included."""
         return len(marked(self.mark))
 
-    def start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start a program in a session of its own, so that it hears no Ctrl-C."""
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        hear: Callable[[str], None] | None = None,
+    ) -> None:
+        """Start a program in a session of its own, so that it hears no Ctrl-C.
+
+        Args:
+            hear: takes the lines of its output, which are in no log then.
+        """
         with self.log(name).open("wb") as log:
-            self._running[name] = subprocess.Popen(
+            process = subprocess.Popen(
                 list(command),
                 cwd=self.scratch,
                 env={**os.environ, "HOME": str(self.scratch), **environment},
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
+                stdout=log if hear is None else subprocess.PIPE,
+                stderr=log,
                 start_new_session=True,
             )
+        self._running[name] = process
+        if hear is not None:
+            threading.Thread(target=_pass_on, args=(process, hear), daemon=True).start()
 
     def log(self, name: str) -> Path:
         """What a process says."""
@@ -103,10 +116,16 @@ class Processes:
         """From now on the folder stays, whatever happens."""
         self.whole = True
 
+    def end(self) -> None:
+        """End all that runs now; what others start afterwards is ended later."""
+        end_all(self.mark, grace=0.2)
+
     def forget(self) -> None:
         """Take note that they ended."""
         for process in self._running.values():
             process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
 
 
 @contextmanager
@@ -141,6 +160,12 @@ def processes(folder: Path) -> Iterator[Processes]:
             if watch is None or _ended_badly(watch, made):
                 clear(mark, place, made.scratch, keep=made.whole)
             made.forget()
+
+
+def _pass_on(process: subprocess.Popen[bytes], hear: Callable[[str], None]) -> None:
+    with suppress(ValueError):  # closed when all is over
+        for line in process.stdout or ():
+            hear(line.decode("utf-8", "replace").rstrip("\n"))
 
 
 def _check_free(place: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -34,6 +35,8 @@ from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.peers import Peers
 from heterofedsyn.site.receipt import SignedReceipt, issue
 from heterofedsyn.site.settings import SiteSettings, propose
+
+Outcome = TypeVar("Outcome")
 
 FEDERATION = "hospitals"
 SITES = ("elmwood", "kingsbridge", "lakeside")
@@ -108,7 +111,7 @@ def set_up(running: Processes, *, trust: str, patients: int) -> Trial:
     What every party would do on a machine of its own is done here beside each other.
     """
     folder = running.folder
-    with _together() as pool:
+    with _together(running) as pool:
         requests = [pool.submit(join, FEDERATION, site, _made(folder / site)) for site in SITES]
         founded = pool.submit(
             new_federation, FEDERATION, _HUB, folder / FEDERATION, port=_free_port()
@@ -193,13 +196,30 @@ def sign_receipts(trial: Trial, study: Study) -> list[SignedReceipt]:
 
 
 @contextmanager
-def _together() -> Iterator[ThreadPoolExecutor]:
-    """Several pieces of work at once; when one fails or is interrupted, none begins any more."""
-    pool = ThreadPoolExecutor(3)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
+def _together(running: Processes) -> Iterator[_Pool]:
+    """Several pieces of work at once; if one fails or all are interrupted, none goes on."""
+    with _Pool(3) as pool:
+        try:
+            yield pool
+        except BaseException:
+            for work in pool.begun:
+                work.cancel()
+            while wait(pool.begun, timeout=0.1).not_done:
+                running.end()  # what they wait for
+            raise
+
+
+class _Pool(ThreadPoolExecutor):
+    """One that knows what it was given."""
+
+    def __init__(self, many: int) -> None:
+        super().__init__(many)
+        self.begun: list[Future[Any]] = []
+
+    def submit(self, work: Callable[..., Outcome], /, *args: Any, **more: Any) -> Future[Outcome]:
+        begun = super().submit(work, *args, **more)
+        self.begun.append(begun)
+        return begun
 
 
 def _kit(hub: Founded, request: Path, folder: Path) -> Party:

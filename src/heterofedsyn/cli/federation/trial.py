@@ -50,7 +50,7 @@ def try_federation(
     nvflare_version()
     begun = time.monotonic()
     with processes(folder) as running:
-        note(f"a federation of three invented hospitals, all of it in {running.folder}")
+        note(f"a federation of three invented hospitals, all of it in {folder}")
         note("certificates: the hub makes a root key, each hospital its own key, and the hub signs")
         trial = set_up(running, trust=trust, patients=patients)
         note("processes, on this machine and for nobody outside of it:")
@@ -76,6 +76,7 @@ def try_federation(
             "hub and hospitals"
         )
         if keep:
+            _consoles(running, trial)
             _stay(running)
             return
         note("ending all processes; --keep leaves them running")
@@ -138,6 +139,30 @@ def _say(trial: Trial, study: Study, receipts: list[SignedReceipt], folder: Path
 
 def _integers(signed: SignedReceipt) -> int:
     return sum(part.integers for answer in signed.receipt.releases for part in answer.parts)
+
+
+def _consoles(running: Processes, trial: Trial) -> None:
+    """Pages for a steward and for the coordinator; the addresses that open them are in no log."""
+    from importlib.util import find_spec
+
+    if any(find_spec(name) is None for name in ("starlette", "uvicorn", "python_multipart")):
+        note("no consoles: they need the extra `console`: pip install 'heterofedsyn[console]'")
+        return
+    site, member = next(iter(trial.members.items()))
+    for who, options in (
+        (f"steward of {site}", ["--folder", str(member.settings.folder)]),
+        (
+            "coordinator",
+            ["--study-folder", str(trial.folder), "--kit", str(trial.hub.coordinator_kit)],
+        ),
+    ):
+        program = str(member.party.programs / "heterofedsyn")
+        running.start(
+            f"console {who}",
+            [program, "console", "--no-browser", *options],
+            {},
+            lambda line, who=who: say(f"{who}: {line}"),  # type: ignore[misc]
+        )
 
 
 def _stay(running: Processes) -> None:
