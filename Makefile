@@ -9,9 +9,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 INSTALL := $(PIP) install --require-hashes --only-binary :all: --requirement
 CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
+FEDERATION := $(VENV)/.federation-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup check test check-slow fuzz format lock docs readers advisories clean
+.PHONY: help demo try wheel setup check test check-slow fuzz format lock docs readers advisories clean
 .SILENT:
 .DELETE_ON_ERROR:
 
@@ -20,6 +21,16 @@ help: ## this list
 
 demo: $(CORE) ## the whole story on built-in hospitals
 	$(BIN)/heterofedsyn demo
+
+try: $(FEDERATION) ## a real federation of three invented hospitals on this machine
+	$(BIN)/heterofedsyn federation try
+
+DIST ?= dist
+wheel: $(CORE) ## a wheel in dist, what it needs with hashes, and SHA256SUMS of both
+	rm -rf $(DIST)
+	$(BIN)/python -m hatchling build --target wheel --directory $(abspath $(DIST))
+	cp locks/federation.txt $(DIST)/requirements.txt
+	$(BIN)/python tools/checksums.py $(DIST)
 
 setup: $(DEV) ## a virtual environment in .venv with the package and all tools
 
@@ -73,6 +84,8 @@ lock: $(VENV)-lock/.uv-$(UV_VERSION) ## resolve the dependencies anew into locks
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
 		$(COMPILE) --extra console --extra eval --extra formats --extra nvflare --extra report --extra site --extra spark --group dev --constraint locks/core.txt --output-file locks/dev.txt
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
+		$(COMPILE) --extra federation --constraint locks/dev.txt --output-file locks/federation.txt
+	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
 		$(subst --only-binary :all: --no-binary pyspark,,$(COMPILE:pyproject.toml=)) \
 		--group pyproject.toml:readers --output-file locks/readers.txt
 
@@ -101,6 +114,11 @@ $(CORE): $(BIN)/python locks/core.txt pyproject.toml
 	echo "Installing the package into $(VENV)"
 	$(INSTALL) locks/core.txt
 	$(PIP) install --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(FEDERATION): $(CORE) locks/federation.txt
+	echo "Installing what a federation needs into $(VENV)"
+	$(INSTALL) locks/federation.txt
 	touch $@
 
 $(DEV): $(CORE) locks/dev.txt

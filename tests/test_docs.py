@@ -47,10 +47,11 @@ PREPARED = {"schema.md": lambda folder: write_raw(folder / "raw.csv")}
 
 METHODS_PAGE = ROOT / "docs" / "methods.md"
 
-# `make demo` is what it runs; other targets would run this very test, or fetch packages.
+# `make demo` and `make try` are what they run; other targets would run this very test, or fetch
+# packages.
 PRELUDE = """\
 set -eu
-make() { if [ "$1" = demo ]; then heterofedsyn demo; fi; }
+make() { case "$1" in demo) heterofedsyn demo;; try) heterofedsyn federation try;; esac; }
 """
 
 
@@ -162,7 +163,9 @@ def test_every_make_target_named_is_there() -> None:
         for target in re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text("utf-8"), re.MULTILINE)
     }
     assert {"demo", "check"} <= named <= there
-    assert re.search(r"^demo:.*\n\t\$\(BIN\)/heterofedsyn demo$", makefile, re.MULTILINE)
+    for target, command in (("demo", "demo"), ("try", "federation try")):
+        runs = rf"^{target}:.*\n\t\$\(BIN\)/heterofedsyn {command}$"
+        assert re.search(runs, makefile, re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

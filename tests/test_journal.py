@@ -14,6 +14,7 @@ from heterofedsyn.hub import Absence, QuorumLost, Release, Request, conversation
 from heterofedsyn.hub.journal import Journal, alone
 from heterofedsyn.hub.replies import Reply, Round
 from heterofedsyn.protocol import Answer, encode
+from heterofedsyn.protocol.refusal import Reason
 from quorum_support import SITES, asked, study_of
 
 pytestmark = pytest.mark.thorough
@@ -142,12 +143,45 @@ def test_a_journal_of_another_plan_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_journal_is_neither_replaced_nor_resumed_from_nothing(tmp_path: Path) -> None:
-    study, _ = study_of("allmarg", quorum=3)
+    study, sites = study_of("allmarg", quorum=3)
     with pytest.raises(UsageError, match="no rounds to resume"):
         Journal.open(tmp_path / "rounds", study)
-    Journal.create(tmp_path / "rounds", study)
+    drive(of_study(study), sites.carry, Journal.create(tmp_path / "rounds", study))
     with pytest.raises(UsageError, match="--resume"):
         Journal.create(tmp_path / "rounds", study)
+
+
+def test_a_study_of_which_no_round_is_finished_continues_without_being_told(tmp_path: Path) -> None:
+    study, sites = study_of("allmarg", quorum=3)
+
+    def two_approved(request: Request) -> list[Reply]:
+        refused = Absence.refused(SITES[2], Reason.NOT_APPROVED)
+        return [*sites.carry(request, SITES[:2]), refused]
+
+    folder = tmp_path / "rounds"
+    with pytest.raises(QuorumLost, match="not approved"):
+        drive(of_study(study), two_approved, Journal.create(folder, study))
+    paid = sites.spent()
+    drive(of_study(study), sites.carry, Journal.create(folder, study))
+    assert all(sites.spent()[site] <= study.plan.budget.rho for site in SITES)
+    assert all(sites.spent()[site] >= paid[site] for site in SITES[:2])
+
+
+def test_no_message_about_a_journal_says_where_the_hub_keeps_it(tmp_path: Path) -> None:
+    study, sites = study_of("allmarg", quorum=3)
+    folder = tmp_path / "rounds"
+    drive(of_study(study), sites.carry, Journal.create(folder, study))
+    for path in folder.glob("*.round"):
+        path.write_bytes(b"damaged")
+    for again in (Journal.create, lambda *_: Journal.open(tmp_path / "none", study)):
+        with pytest.raises(UsageError) as refused:
+            again(folder, study)
+        assert str(tmp_path) not in str(refused.value)
+    with pytest.raises(
+        JournalError, match=r"0001\.round of the hub's journal is damaged"
+    ) as broken:
+        drive(of_study(study), sites.carry, Journal.open(folder, study))
+    assert str(tmp_path) not in str(broken.value)
 
 
 def test_a_damaged_round_or_one_of_another_query_is_refused(tmp_path: Path) -> None:

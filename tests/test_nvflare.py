@@ -18,7 +18,8 @@ import pytest
 
 from heterofedsyn.cli.app import run
 from heterofedsyn.engines.nvflare import job
-from heterofedsyn.engines.nvflare.job import AUTHORIZATION, CONTROLLER, EXECUTOR, connect, write_job
+from heterofedsyn.engines.nvflare.hardening import AUTHORIZATION, CONTROLLER, EXECUTOR
+from heterofedsyn.engines.nvflare.job import connect, write_job
 from heterofedsyn.engines.nvflare.progress import Progress
 from heterofedsyn.hub import make_method
 from heterofedsyn.hub.methods.base import settings_of
@@ -216,9 +217,10 @@ def test_nvflare_site_refuses_a_job_that_carries_code(federated: Federation) -> 
     (job / "site" / "custom" / "mine.py").write_text("class Mine: ...\n")
     with connect(federated.folder(COORDINATOR) / "kit") as hub:
         number = hub._session.submit_job(str(job))
-        assert hub.watch(number, lambda progress: None) == "FINISHED:FAILED_TO_RUN"
-        detail = " ".join(hub._session.get_job_meta(number)["job_deploy_detail"])
-    assert "server: OK" in detail
+        list(hub.follow(number))
+        assert hub.status(number) == "FINISHED:FAILED_TO_RUN"
+        detail = hub.detail(number)
+    assert "server" not in detail
     for site in SITES:
         assert f"{site}: NVFLARE_ERROR: BYOC not permitted" in detail
         assert charges(federated, site, study) == []

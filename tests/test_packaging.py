@@ -20,6 +20,7 @@ import heterofedsyn
 ROOT = Path(__file__).parents[1]
 LOCKS = [ROOT / "locks" / "core.txt", ROOT / "locks" / "dev.txt"]
 READERS = ROOT / "locks" / "readers.txt"
+FEDERATION = ROOT / "locks" / "federation.txt"
 
 
 def project() -> dict[str, Any]:
@@ -42,7 +43,7 @@ def name_of(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9_.-]", requirement)[0]).lower()
 
 
-@pytest.mark.parametrize("lock", [*LOCKS, READERS], ids=lambda lock: lock.name)
+@pytest.mark.parametrize("lock", [*LOCKS, READERS, FEDERATION], ids=lambda lock: lock.name)
 def test_a_lock_names_no_address(lock: Path) -> None:
     text = lock.read_text("utf-8")
     for word in ("://", "--index", "--extra-index", "index-url", "--find-links", "--trusted-host"):
@@ -50,7 +51,7 @@ def test_a_lock_names_no_address(lock: Path) -> None:
     assert not re.search(r"(^|[\s@])[/~]", text, flags=re.MULTILINE), "a path of some machine"
 
 
-@pytest.mark.parametrize("lock", [*LOCKS, READERS], ids=lambda lock: lock.name)
+@pytest.mark.parametrize("lock", [*LOCKS, READERS, FEDERATION], ids=lambda lock: lock.name)
 def test_every_locked_requirement_has_the_hashes_of_all_its_files(lock: Path) -> None:
     pins = locked(lock)
     for name, (_, hashes) in pins.items():
@@ -64,6 +65,16 @@ def test_every_locked_requirement_has_the_hashes_of_all_its_files(lock: Path) ->
 def test_the_dev_lock_repeats_the_core_lock() -> None:
     core, dev = (locked(lock) for lock in LOCKS)
     assert core.items() <= dev.items()
+
+
+def test_the_lock_of_a_federation_is_of_the_dev_lock_and_has_all_that_its_extra_names() -> None:
+    needed, dev = locked(FEDERATION), locked(LOCKS[1])
+    assert needed.items() <= dev.items()
+    extras = project()["project"]["optional-dependencies"]
+    (gathered,) = extras["federation"]
+    for extra in re.findall(r"[a-z]+", gathered.partition("[")[2]):
+        assert {name_of(entry) for entry in extras[extra]} <= needed.keys(), extra
+    assert {name_of(entry) for entry in project()["project"]["dependencies"]} <= needed.keys()
 
 
 def test_every_declared_dependency_is_locked() -> None:
@@ -161,6 +172,37 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     (information,) = (tmp_path / "unpacked").glob("*.dist-info")
     assert (information / "licenses" / "LICENSE").is_file()
     assert {path.parts[0] for path in files} == {"heterofedsyn", information.name}
+
+
+@pytest.mark.slow
+def test_the_wheel_installs_without_an_index_as_the_readme_says(tmp_path: Path) -> None:
+    blocks = dict(
+        re.findall(r"^```sh (\w+)\.sh\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
+    )
+    programs = Path(sys.executable).parent
+    environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+
+    def run_block(name: str, offline: bool) -> None:
+        text = blocks[name].replace("/srv/heterofedsyn", str(tmp_path))
+        text = text.replace("make wheel", f"make -C {ROOT} wheel DIST={tmp_path / 'dist'}")
+        nowhere = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": "http://127.0.0.1:9"}
+        more = nowhere if offline else {}
+        kept = {k: v for k, v in environment.items() if not (offline and k.startswith("PIP_"))}
+        command = ["bash", "-euc", text]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=kept | more, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    run_block("carry", offline=False)
+    run_block("offline", offline=True)
+    said = subprocess.run(
+        [tmp_path / "venv" / "bin" / "heterofedsyn", "federation", "try", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "three invented hospitals" in said.stdout
 
 
 @pytest.mark.thorough

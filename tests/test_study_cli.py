@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from heterofedsyn.cli.app import run
-from heterofedsyn.cli.study.run import _line, _Shown
+from heterofedsyn.cli.study.run import Shown, _line
 from heterofedsyn.engines.nvflare.job import read_progress
 from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress
+from heterofedsyn.engines.nvflare.study_run import Course, Stage
 from heterofedsyn.engines.nvflare.task import unpack
 from heterofedsyn.errors import EngineError
 from heterofedsyn.hub import Absence, make_method
@@ -224,9 +225,11 @@ def test_a_site_that_is_waited_for_is_shown_once(capsys: pytest.CaptureFixture[s
         absent=(Absence("b", "refused (unavailable)"),),
         seconds=10.0,
     )
-    shown = _Shown()
+    shown = Shown("s")
+    progress = Progress(study="s", rounds=(step,))
+    course = Course(stage=Stage.ASKING, seconds=1.0, server="hub", quorum=3, progress=progress)
     for _ in range(2):
-        shown.show(Progress(study="s", rounds=(step,)))
+        shown.show(course)
     assert capsys.readouterr().err.splitlines() == [
         "  round 1: total, masked: b refused (unavailable), and is asked again"
     ]

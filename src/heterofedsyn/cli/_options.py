@@ -125,3 +125,23 @@ def check_file(target: Path, *endings: str, overwrite: bool = False, option: str
         raise UsageError(f"{target} exists already; pass --overwrite or name another file")
     if not target.parent.is_dir():
         raise UsageError(f"{option} {target}: there is no folder {target.parent}; make it first")
+
+
+def seconds_of(option: str, text: str) -> float:
+    """A duration such as 30s, 10m or 2h, in seconds.
+
+    >>> seconds_of("--wait", "10m")
+    600.0
+
+    Raises:
+        UsageError: if it is anything else.
+    """
+    units = {"s": 1, "m": 60, "h": 3_600}
+    number = text[:-1] if text[-1:] in units else text
+    try:
+        seconds = float(number) * units.get(text[-1:], 1)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 7 * 86_400 or "_" in text:
+        raise UsageError(f"{option} ({text!r}) is no duration; write 30s, 10m or 2h")
+    return seconds

@@ -9,7 +9,9 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import shutil
 import sys
+import time
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, cast
 
@@ -79,6 +81,44 @@ def show_round(report: RoundReport) -> None:
 def pace(doing: str) -> Pace:
     """A line on stderr every few seconds while something long is going on."""
     return Pace(lambda text: note(f"{doing}: {text}"))
+
+
+class Moving:
+    """A line that moves while something is waited for; without a terminal, a line now and then.
+
+    Args:
+        after: seconds of the same wait after which it is worth a line where nothing moves.
+        again: seconds after which it is worth another.
+    """
+
+    def __init__(self, after: float = 10.0, again: float = 60.0) -> None:
+        self._after, self._again = after, again
+        self._text, self._since, self._due = "", 0.0, 0.0
+        self._long = 0
+
+    def show(self, text: str) -> None:
+        """What is waited for."""
+        now = time.monotonic()
+        if text != self._text:
+            self._text, self._since, self._due = text, now, now + self._after
+        line = f"{text} ({now - self._since:.0f} s)"
+        if sys.stderr.isatty():
+            line = plain(line)[: _columns() - 1]
+            print(f"\r{line:<{self._long}}", end="", file=sys.stderr, flush=True)
+            self._long = len(line)
+        elif now >= self._due:
+            self._due = now + self._again
+            note(line)
+
+    def clear(self) -> None:
+        """Make room for a line that stays."""
+        if self._long:
+            print(f"\r{'':<{self._long}}\r", end="", file=sys.stderr, flush=True)
+            self._long = 0
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size((PAGE, 24)).columns
 
 
 def show_table(

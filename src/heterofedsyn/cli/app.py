@@ -26,6 +26,7 @@ from heterofedsyn.cli import (
     demo,
     evaluate,
     export,
+    federation,
     plan,
     report,
     sample,
@@ -61,6 +62,7 @@ app.command("export")(export.export)
 app.add_typer(schema.app, name="schema")
 app.add_typer(site.app, name="site")
 app.add_typer(study.app, name="study")
+app.add_typer(federation.app, name="federation")
 app.command("console")(console.console)
 app.command("audit")(audit.audit)
 app.add_typer(bench.app, name="bench")

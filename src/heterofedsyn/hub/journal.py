@@ -40,15 +40,18 @@ class Journal:
 
     @classmethod
     def create(cls, folder: Path, study: Study) -> Journal:
-        """An empty journal.
+        """An empty journal, or one without a finished round: asking again costs nobody anything.
 
         Raises:
-            UsageError: if the folder holds a journal already; what sites paid for is in it.
+            UsageError: if the folder holds a finished round already; sites paid for it.
         """
         if (folder / _STUDY).exists():
-            raise UsageError(
-                f"{folder} holds the rounds of a study already; continue it with --resume"
-            )
+            known = cls.open(folder, study)
+            if known.finished:
+                raise UsageError(
+                    "the hub has finished rounds of this study already; continue it with --resume"
+                )
+            return known
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         study.save(folder / _STUDY)
         return cls(folder)
@@ -61,10 +64,10 @@ class Journal:
             UsageError: if there is none, or it is that of another plan.
         """
         if not (folder / _STUDY).exists():
-            raise UsageError(f"{folder} holds no rounds to resume; run the study without --resume")
+            raise UsageError("the hub has no rounds to resume; run the study without --resume")
         if Study.load(folder / _STUDY).fingerprint != study.fingerprint:
             raise UsageError(
-                f"{folder} holds the rounds of another study; resume with the study file it was "
+                "the hub has rounds of another study there; resume with the study file it was "
                 "started with"
             )
         return cls(folder)
@@ -86,15 +89,15 @@ class Journal:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise JournalError(f"cannot read {path}: {error.strerror}") from None
+            raise JournalError(f"cannot read {_name(path)}: {error.strerror}") from None
         head, _, body = data.partition(b"\n")
         if head != _MAGIC + _digest(body):
-            raise JournalError(f"{path} is damaged; bring it back from a copy")
+            raise JournalError(f"{_name(path)} is damaged; bring it back from a copy")
         kept = msgspec.msgpack.decode(body, type=_Kept)
         if kept.query != request.sent:
             raise JournalError(
-                f"{path} holds another query than this version of heterofedsyn would ask; resume "
-                "with the version that the study was started with"
+                f"{_name(path)} holds another query than this version of heterofedsyn would ask; "
+                "resume with the version that the study was started with"
             )
         return (*(decode(answer, request.kind) for answer in kept.answers), *kept.absent)
 
@@ -109,15 +112,15 @@ class Journal:
         try:
             if path.read_bytes() != sent:
                 raise JournalError(
-                    f"{path} holds another query than would be asked now, and sites may have paid "
-                    "for it; resume with the version of heterofedsyn and the machine that the "
-                    "study was started with"
+                    f"{_name(path)} holds another query than would be asked now, and sites may "
+                    "have paid for it; resume with the version of heterofedsyn and the machine "
+                    "that the study was started with"
                 )
         except FileNotFoundError:
             with file_written_whole(path) as partial:
                 partial.write_bytes(sent)
         except OSError as error:
-            raise JournalError(f"cannot read {path}: {error.strerror}") from None
+            raise JournalError(f"cannot read {_name(path)}: {error.strerror}") from None
 
     def keep(self, request: Request, replies: Sequence[Reply]) -> None:
         """Keep what came of a request; it is on the disk when this returns."""
@@ -151,6 +154,11 @@ def alone(folder: Path) -> Iterator[None]:
                 "another job runs this study; wait for it, or stop it, before resuming"
             ) from None
         yield
+
+
+def _name(path: Path) -> str:
+    """A file of the journal; where it lies is known at the hub, and to nobody else."""
+    return f"{path.name} of the hub's journal"
 
 
 def _digest(body: bytes) -> bytes:

@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,9 @@ from heterofedsyn.cli._show import note
 from heterofedsyn.cli.site._shared import HERE, Folder, check_rows, keep_details, show_misfits
 from heterofedsyn.cli.site.peer import own_key
 from heterofedsyn.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from heterofedsyn.federation.party import Party
 
 
 def init(
@@ -74,7 +77,8 @@ def init(
 ) -> None:
     """Set up a site: settings, an empty ledger and a key.
 
-    Asks on a terminal for what is not given. The caps are kept in site.toml and nowhere else.
+    Asks on a terminal for what is not given. The caps are kept in site.toml and nowhere else. In a
+    folder that `site kit` made, name, anchor, socket and users are those of its units.
     """
     from heterofedsyn._files import check_place
     from heterofedsyn.privacy.budget import large_delta
@@ -89,6 +93,11 @@ def init(
         raise UsageError(f"{folder} exists already; a site is never replaced: name another folder")
     asked = _Answers()
     place = Path(os.path.realpath(folder))
+    party = _party(place)
+    if party is not None and party.anchor is not None:
+        name, anchor = name or party.name, anchor or party.anchor / party.name
+        socket, engine = socket or party.socket, engine or party.engine
+        group = group or party.group
     schema = asked.path("--schema", "public schema", schema)
     data = asked.text("--data", "private rows (a file, or a database's query)", data)
     name = asked.text("--name", "the site's name in studies", name)
@@ -153,6 +162,16 @@ def init(
             f"remark: the anchor {anchor} is on the same disk as the ledger; whoever restores that "
             "disk restores both, and nobody notices"
         )
+
+
+def _party(folder: Path) -> Party | None:
+    """The party of a federation whose site a folder will be, if it is one's."""
+    from heterofedsyn.federation.party import PARTY, Party
+
+    if not (folder.parent / PARTY).is_file():
+        return None
+    party = Party.load(folder.parent)
+    return party if party.site == folder else None
 
 
 class _Answers:

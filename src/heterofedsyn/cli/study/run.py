@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heterofedsyn._words import size
-from heterofedsyn.cli._options import Json, Overwrite, SafeCsv, StudyFile
-from heterofedsyn.cli._show import note, say, say_json
-from heterofedsyn.errors import EngineError, HeterofedsynError, UsageError
+from heterofedsyn.cli._options import Json, Overwrite, SafeCsv, StudyFile, seconds_of
+from heterofedsyn.cli._show import Moving, note, say, say_json, show_table
+from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
-    from heterofedsyn.engines.nvflare.job import Hub
+    from heterofedsyn.engines.nvflare.presence import Presence
     from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress
+    from heterofedsyn.engines.nvflare.study_run import Course, StudyStatus
 
 Kit = Annotated[
     Path,
@@ -24,6 +25,9 @@ Kit = Annotated[
 User = Annotated[
     str | None, typer.Option(metavar="NAME", help="Who you are; as the kit says unless given.")
 ]
+
+
+WAIT = "5m"
 
 
 def package(
@@ -35,7 +39,8 @@ def package(
     The classes come with the installed package; `study run` submits the same job.
     """
     from heterofedsyn._files import check_place
-    from heterofedsyn.engines.nvflare.job import AUTHORIZATION, CONTROLLER, EXECUTOR, write_job
+    from heterofedsyn.engines.nvflare.hardening import AUTHORIZATION, CONTROLLER, EXECUTOR
+    from heterofedsyn.engines.nvflare.job import write_job
     from heterofedsyn.protocol import Study
 
     check_place(out)
@@ -56,6 +61,12 @@ def run(
     kit: Kit,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the release.")],
     user: User = None,
+    wait: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="How long to wait for the server and for sites: 30s, 10m, 2h."
+        ),
+    ] = WAIT,
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Continue from the last finished round; no site pays twice."),
@@ -69,41 +80,39 @@ def run(
 ) -> None:
     """Run a study over the federation and write its release.
 
-    Shows every round: who answered, and who refused with which of four reasons.
+    Says who is connected and waits for who is not; after --wait it goes on without them if the
+    study's quorum is there. Shows every round: who answered, and who refused with which of four
+    reasons.
     """
-    from heterofedsyn._words import count
+    from contextlib import closing
+
     from heterofedsyn.cli.report import write_report
-    from heterofedsyn.engines.nvflare.job import connect, copy_release
-    from heterofedsyn.engines.nvflare.progress import State
-    from heterofedsyn.hub.release import check_rows, check_target, load
-    from heterofedsyn.hub.release.synthetic import synthetic_rows
+    from heterofedsyn.engines.nvflare.study_run import run_study
+    from heterofedsyn.hub.release import check_rows, check_target
     from heterofedsyn.protocol import Study
 
-    asked = Study.load(study)
+    asked, patience = Study.load(study), seconds_of("--wait", wait)
     asked.plan.said_about.check_open(datetime.now(UTC))
     if rows is not None:
         check_rows(rows)
     check_target(out, overwrite=overwrite)
-    with connect(kit, user) as hub:
-        shown = _Shown()
-        job = hub.submit(asked, resume=resume, rows=rows, safe_csv=safe_csv)
-        note(f"study {asked.fingerprint} over {count(len(asked.plan.sites), 'site')}, job {job}")
-        try:
-            status = hub.watch(job, shown.show)
-        except (KeyboardInterrupt, SystemExit):
-            hub.abort(job)
-            raise
-        except EngineError as error:
-            raise EngineError(f"{error}; once the server is back, continue with --resume") from None
-        with hub.result(job) as (progress, folder):
-            if progress is None:
-                raise HeterofedsynError(f"the job ended as {status} before the study began")
-            shown.show(progress)
-            if progress.state is not State.DONE:
-                kind = UsageError if progress.wrong_use else HeterofedsynError
-                raise kind(progress.message or f"the job ended as {status}")
-            copy_release(folder, out)
+    shown = Shown(asked.fingerprint)
+    events = run_study(
+        kit, asked, out, user=user, wait=patience, resume=resume, rows=rows, safe_csv=safe_csv
+    )
+    with closing(events), closing(shown):
+        for course in events:
+            shown.show(course)
     write_report(out)
+    say_release(out)
+
+
+def say_release(out: Path) -> None:
+    """What a study came to."""
+    from heterofedsyn._words import count
+    from heterofedsyn.hub.release import load
+    from heterofedsyn.hub.release.synthetic import synthetic_rows
+
     release = load(out)
     with synthetic_rows(release, out) as there:
         drawn = 0 if there is None else there.number
@@ -119,57 +128,113 @@ def status(
     user: User = None,
     as_json: Json = False,
 ) -> None:
-    """How far a study is: rounds, sites that answered, refusals."""
+    """How far a study is: sites and rounds, who is connected, refusals with their reasons."""
     import msgspec
 
     from heterofedsyn.engines.nvflare.job import connect
+    from heterofedsyn.engines.nvflare.study_run import study_status
     from heterofedsyn.protocol import Study
 
     asked = Study.load(study)
     with connect(kit, user) as hub:
-        job = hub.latest(asked)
-        if job is None:
-            raise UsageError(f"the federation knows no job of {study}; start it with `study run`")
-        state = hub.status(job)
-        progress = _progress(hub, job, state)
+        found = study_status(hub, asked)
     if as_json:
-        rounds = msgspec.to_builtins(progress) if progress else None
-        say_json({"job": job, "status": state, "progress": rounds})
+        say_json(msgspec.to_builtins(found))
         return
-    say(f"job {job}: {state}")
+    _show_status(found)
+
+
+def _show_status(found: StudyStatus) -> None:
+    """Sites and rounds as a table, and below it every round."""
+    numbers = [number for number, _ in found.rounds]
+    show_table(
+        f"study {found.study}",
+        ["site", "last seen", *(_heading(number, label) for number, label in found.rounds)],
+        [
+            [seen.site, seen.words, *(found.cell(seen.site, number) for number in numbers)]
+            for seen in found.sites
+        ],
+    )
+    if found.job is None:
+        say("the server knows no job of this study; start it with `study run`")
+        return
+    say(f"job {found.job}: {found.status}")
+    progress = found.progress
     for done in progress.rounds if progress else ():
         say(_line(done))
     if progress:
         say(f"{progress.state}{': ' if progress.message else ''}{progress.message}")
 
 
-def _progress(hub: Hub, job: str, state: str) -> Progress | None:
-    """How far a job is, or was when it ended."""
-    if not state.startswith("FINISHED"):
-        return hub.running(job)
-    with hub.result(job) as (progress, _):
-        return progress
+def _heading(number: int, label: str) -> str:
+    return label if number == 0 else f"{number} {label}"
 
 
-class _Shown:
-    """Shows every round, or every step of one, when it is finished, and whom it waits for before.
+class Shown:
+    """Shows a study as it goes: whom it waits for on a line that moves, all else once."""
 
-    Nothing is shown twice.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, study: str) -> None:
+        self._study = study
         self._lines: set[str] = set()
+        self._moving = Moving()
 
-    def show(self, progress: Progress) -> None:
+    def show(self, course: Course) -> None:
+        """What is new."""
+        from heterofedsyn.engines.nvflare.study_run import Stage
+
+        if course.stage is Stage.REACHING:
+            self._say(f"reaching the server {course.server}")
+            self._moving.show("no answer yet")
+            return
+        if course.presence is not None and course.stage is Stage.GATHERING:
+            for line in _connected(course.presence):
+                self._say(line)
+            if course.presence.missing:
+                names = ", ".join(seen.site for seen in course.presence.missing)
+                self._moving.show(f"waiting for {names}")
+            return
+        if course.job is not None:
+            self._say(f"study {self._study}, job {course.job}")
+        if course.progress is None:
+            self._moving.show("the server starts the study at every site")
+            return
+        self._rounds(course.progress)
+
+    def close(self) -> None:
+        """Leave no line half-said."""
+        self._moving.clear()
+
+    def _rounds(self, progress: Progress) -> None:
         for round_ in progress.rounds:
-            lines = [_line(round_)] if round_.finished else _waiting(round_)
-            for line in lines:
-                if line not in self._lines:
-                    self._lines.add(line)
-                    note(line)
+            for line in [_line(round_)] if round_.finished else _asked_again(round_):
+                self._say(line)
+        under_way = [round_ for round_ in progress.rounds if not round_.finished]
+        if under_way and progress.state == "running":
+            left = [site for site in under_way[-1].asked if site not in under_way[-1].answered]
+            names = ", ".join(left) or "the hub"
+            self._moving.show(f"  {_what(under_way[-1])}: waiting for {names}")
+
+    def _say(self, line: str) -> None:
+        if line not in self._lines:
+            self._lines.add(line)
+            self._moving.clear()
+            note(line)
 
 
-def _waiting(round_: RoundProgress) -> list[str]:
+def _connected(presence: Presence) -> list[str]:
+    """Who is there and who is not; a name that nobody has may be a slip of the finger."""
+    lines = [f"connected: {', '.join(presence.connected) or 'nobody'}"]
+    for seen in presence.missing:
+        hint = presence.hint(seen.site)
+        lines.append(
+            f"missing: {seen.site}, {seen.words}"
+            + (" since the server started" if seen.last_seen is None else "")
+            + (f"; {hint}" if hint else "")
+        )
+    return lines
+
+
+def _asked_again(round_: RoundProgress) -> list[str]:
     """A line for every site that was not there and is asked again."""
     from heterofedsyn.hub.replies import UNAVAILABLE
 

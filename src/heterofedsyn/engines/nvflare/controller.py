@@ -73,6 +73,7 @@ class StudyController(Controller):  # type: ignore[misc]
         self._turn = Lock()
         self._progress = Progress(study="")
         self._result: Path | None = None
+        self._folders: tuple[Path, ...] = ()
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Let a coordinator ask for progress."""
@@ -97,6 +98,7 @@ class StudyController(Controller):  # type: ignore[misc]
         workspace: Workspace = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT)
         hub = Path(os.environ.get(HUB) or Path(workspace.get_root_dir()) / RESULT)
         self._result = Path(workspace.get_run_dir(fl_ctx.get_job_id())) / RESULT
+        self._folders = (hub, self._result, Path(workspace.get_root_dir()))
         try:
             self._result.mkdir(exist_ok=True)
             (self._result / STUDY_FILE).write_bytes(unpack(self._packed).encode())
@@ -180,6 +182,8 @@ class StudyController(Controller):  # type: ignore[misc]
         )
 
     def _stop(self, message: str, wrong_use: bool, fl_ctx: FLContext) -> None:
+        self.log_error(fl_ctx, message)
+        message = _without(message, self._folders)
         self._note(
             msgspec.structs.replace(
                 self._progress, state=State.STOPPED, message=message, wrong_use=wrong_use
@@ -212,6 +216,13 @@ def read_reply(request: Request, site: str, result: Shareable, *, simulated: boo
         known = reason in [*Reason] if isinstance(reason, str) else False
         return Absence.refused(site, Reason(reason) if known else Reason.UNAVAILABLE)
     return request.read(site, answer, simulated=simulated)
+
+
+def _without(message: str, folders: Sequence[Path]) -> str:
+    """A message without where the hub keeps things, which is no business of a coordinator's."""
+    for folder in folders:
+        message = message.replace(f"{folder}{os.sep}", "").replace(str(folder), "the hub's folder")
+    return message
 
 
 class _Aborted(Exception):

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from heterofedsyn._files import open_inside, written_whole
+from heterofedsyn.engines.nvflare.hardening import CONTROLLER, EXECUTOR
 from heterofedsyn.engines.nvflare.progress import Progress
 from heterofedsyn.engines.nvflare.task import (
     PROGRESS,
@@ -31,32 +32,14 @@ from heterofedsyn.hub.release import FILES
 from heterofedsyn.hub.release.synthetic import MOST_BYTES
 from heterofedsyn.protocol import Study
 
-CONTROLLER = "heterofedsyn.engines.nvflare.controller.StudyController"
-"""What the server's allow list must name."""
-
-EXECUTOR = "heterofedsyn.engines.nvflare.executor.AgentExecutor"
-"""What a site's allow list must name; it needs nothing else."""
-
-AUTHORIZATION = {
-    "format_version": "1.0",
-    "permissions": {
-        role: {
-            "submit_job": "any",
-            "clone_job": "none",
-            "manage_job": "any",
-            "download_job": "any",
-            "view": "any",
-            "operate": "none",
-            "shell_commands": "none",
-            "byoc": "none",
-        }
-        for role in ("project_admin", "lead")
-    },
-}
-"""A site's `local/authorization.json`: jobs may come, code and shell commands may not."""
-
 _MOST_SECONDS = 20.0
-_LOOK_AGAIN = 1.0
+LOOK_AGAIN = 1.0
+"""Seconds between two looks at the server."""
+
+
+def ended(status: str) -> bool:
+    """Whether a job of this status runs no more."""
+    return status.startswith(("FINISHED", "ABORTED", "FAILED", "ABANDONED"))
 
 
 def job_name(study: Study) -> str:
@@ -158,16 +141,28 @@ class Hub:
         except Exception:  # it has not begun, or has just ended: what it wrote tells
             return None
 
-    def watch(self, job: str, see: Callable[[Progress], None]) -> str:
-        """Wait until a job ends, and show its progress; its last status comes back."""
+    def follow(self, job: str) -> Generator[Progress | None, None, str]:
+        """How far a job is, every second until it ends; its last status comes back."""
         while True:
             status = self.status(job)
-            if status.startswith(("FINISHED", "ABORTED", "FAILED", "ABANDONED")):
+            if ended(status):
                 return status
-            progress = self.running(job)
-            if progress is not None:
-                see(progress)
-            time.sleep(_LOOK_AGAIN)
+            yield self.running(job)
+            time.sleep(LOOK_AGAIN)
+
+    def heard(self) -> dict[str, float]:
+        """When each connected site was last heard, by the server's clock."""
+        with _plain("ask who is connected"):
+            return {
+                str(client.name): float(client.last_connect_time)
+                for client in self._session.get_connected_client_list()
+            }
+
+    def detail(self, job: str) -> str:
+        """What server and sites said when they were to start a job, if anything was wrong."""
+        with _plain("ask for the job"):
+            said = self._session.get_job_meta(job).get("job_deploy_detail") or ()
+        return "; ".join(str(line) for line in said if not str(line).endswith(": OK"))
 
     def abort(self, job: str) -> None:
         """Stop a job; finished rounds stay in the hub's journal."""
@@ -204,15 +199,7 @@ def connect(kit: Path, user: str | None = None) -> Iterator[Hub]:
         raise UsageError(
             "this needs the extra `nvflare`: pip install 'heterofedsyn[nvflare]'"
         ) from None
-    settings = kit / "startup" / "fed_admin.json"
-    try:
-        stated = json.loads(settings.read_text("utf-8"))["admin"].get("username")
-    except (OSError, ValueError, KeyError, AttributeError):
-        raise UsageError(
-            f"{kit} is no administrator's kit: it has no startup/fed_admin.json; name the folder "
-            "that provisioning made for you"
-        ) from None
-    who = user or stated
+    who = user or _settings(kit).get("username")
     if not who:
         raise UsageError("the kit does not say whose it is; name the user with --user")
     with _plain("reach the server"), redirect_stdout(io.StringIO()):
@@ -221,6 +208,26 @@ def connect(kit: Path, user: str | None = None) -> Iterator[Hub]:
         yield hub
     finally:
         hub.close()
+
+
+def server_of(kit: Path) -> tuple[str, int]:
+    """Name and port of the server that an administrator's kit is for."""
+    settings = _settings(kit)
+    try:
+        return str(settings["host"]), int(settings["port"])
+    except (KeyError, TypeError, ValueError):
+        raise UsageError(f"{kit} does not say where the server is; make the kit anew") from None
+
+
+def _settings(kit: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((kit / "startup" / "fed_admin.json").read_text("utf-8"))["admin"]
+        return dict(found)
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UsageError(
+            f"{kit} is no administrator's kit: it has no startup/fed_admin.json; name the folder "
+            "that provisioning made for you"
+        ) from None
 
 
 @contextmanager

@@ -1,0 +1,48 @@
+"""`heterofedsyn site doctor`: every rule, checked on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heterofedsyn._words import count
+from heterofedsyn.cli._options import Json
+from heterofedsyn.cli._show import say, say_json
+from heterofedsyn.cli.site.join import HERE, Place
+
+
+def doctor(
+    folder: Place = HERE,
+    units: Annotated[Path, typer.Option(metavar="DIR", help="Where systemd's units are.")] = Path(
+        "/etc/systemd/system"
+    ),
+    strict: Annotated[
+        bool, typer.Option("--strict", help="What cannot be told counts as wrong.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Check kit, users, files, socket, anchor, units, versions, clock and hub; change nothing.
+
+    Best as root, who can ask what other users may read. Ends with 1 if something is wrong.
+    """
+    import msgspec
+
+    from heterofedsyn.federation.doctor import examine
+
+    findings = list(examine(folder, units))
+    states = [finding.state for finding in findings]
+    bad = states.count("wrong") + (states.count("cannot tell") if strict else 0)
+    if as_json:
+        say_json({"findings": msgspec.to_builtins(findings), "wrong": bad})
+    else:
+        for finding in findings:
+            remedy = f" -> {finding.remedy}" if finding.remedy else ""
+            say(f"{finding.state:<11} {finding.rule}: {finding.words}{remedy}")
+        say(
+            f"{count(len(findings), 'rule')}: {states.count('ok')} ok, {states.count('wrong')} "
+            f"wrong, {states.count('cannot tell')} cannot be told"
+        )
+    if bad:
+        raise typer.Exit(1)

@@ -1,0 +1,72 @@
+"""`heterofedsyn site kit`: the hub's answer becomes a hardened kit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heterofedsyn.cli._show import note, say
+from heterofedsyn.cli.federation.new import Prefix, Programs
+from heterofedsyn.cli.site.join import HERE, Place
+from heterofedsyn.errors import UsageError
+
+
+def kit(
+    signed: Annotated[
+        Path | None,
+        typer.Argument(metavar="SIGNED", help="What the hub sent back: NAME.signed.zip."),
+    ] = None,
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(help="Of the federation's root, as the hub told it by telephone."),
+    ] = None,
+    folder: Place = HERE,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="For the ledger's anchor, best on another disk; /var/lib/PREFIX-anchor unless "
+            "given.",
+        ),
+    ] = None,
+    prefix: Prefix = "heterofedsyn",
+    programs: Programs = None,
+    harden: Annotated[
+        bool, typer.Option("--harden", help="Write the settings of the kit that is here anew.")
+    ] = False,
+) -> None:
+    """Check the hub's answer, and make a kit that refuses code before anybody can start it.
+
+    Writes units and a script that makes two users, too. With a kit in use it is a renewal.
+    """
+    from heterofedsyn.federation import joining, party
+
+    if harden == (signed is not None):
+        raise UsageError("name either the hub's answer, NAME.signed.zip, or --harden")
+    if signed is None:
+        made = joining.harden_again(folder)
+        say(f"{made.kit} refuses code, and units and scripts are as version {made.version} says")
+        note(f"start the engine again; if units changed: sh {made.folder}/start.sh")
+        return
+    renewal = (folder / party.KIT).exists()
+    made = joining.unpack_kit(
+        signed,
+        folder,
+        fingerprint=fingerprint,
+        prefix=prefix,
+        anchor=anchor,
+        programs=None if programs is None else programs.absolute(),
+    )
+    say(f"kit of {made.name} in {made.kit}: refuses code and shell commands, sends no log")
+    if renewal:
+        note(f"next: systemctl restart {made.prefix}-engine; then remove {joining.BEFORE}")
+        return
+    run = f"runuser -u {made.agent} -- {made.programs / 'heterofedsyn'}"
+    note(f"next, as root in {made.folder}: sh users.sh; put schema and rows in {party.ROWS}")
+    note(
+        f"then: {run} site init --schema {party.ROWS}/schema.toml --data {party.ROWS}/rows.parquet "
+        "--epsilon 5 --study-epsilon 2 --delta 1e-9, with caps of your own"
+    )
+    note("then: sh start.sh; heterofedsyn site doctor")

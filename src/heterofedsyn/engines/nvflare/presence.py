@@ -1,0 +1,105 @@
+"""Which sites the server hears of, no finer than times are published: tens of seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from heterofedsyn.engines.nvflare.progress import rough
+from heterofedsyn.errors import did_you_mean
+
+HEARD_SECONDS = 30.0
+"""After which a site counts as away; engines are heard every ten seconds."""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """A site of a study, as the server sees its engine.
+
+    Attributes:
+        last_seen: seconds since it was heard, rounded up to tens; nothing if it was not since the
+            server started.
+    """
+
+    site: str
+    connected: bool = False
+    last_seen: float | None = None
+
+    @property
+    def words(self) -> str:
+        """When it was heard, for people."""
+        if self.last_seen is None:
+            return "not seen"
+        return f"seen {'within' if self.connected else 'about'} {_time(self.last_seen)}" + (
+            "" if self.connected else " ago"
+        )
+
+
+class Presence(msgspec.Struct, frozen=True):
+    """Who of a study is connected.
+
+    Attributes:
+        others: sites that are connected and that the study does not name.
+    """
+
+    sites: tuple[Seen, ...]
+    others: tuple[str, ...] = ()
+
+    @property
+    def connected(self) -> tuple[str, ...]:
+        """The sites that are there."""
+        return tuple(seen.site for seen in self.sites if seen.connected)
+
+    @property
+    def missing(self) -> tuple[Seen, ...]:
+        """The sites that are not."""
+        return tuple(seen for seen in self.sites if not seen.connected)
+
+    def hint(self, site: str) -> str:
+        """Whom a name may mean that nobody has connected by: a slip of the finger, perhaps."""
+        guess = did_you_mean(site, self.others) if self.others else ""
+        return guess if guess.startswith("did you mean") else ""
+
+
+class Sightings:
+    """Looks again and again at what the server says; its clock may differ from the one here."""
+
+    def __init__(self, sites: Sequence[str]) -> None:
+        self._sites = tuple(sites)
+        self._last: Mapping[str, float] = {}
+        self._ahead = 0.0
+        """Of the server's clock, learnt when a site is heard while this looks."""
+
+    def look(self, heard: Mapping[str, float], now: float) -> Presence:
+        """Who is there.
+
+        Args:
+            heard: when each connected site was last heard, by the server's clock.
+            now: by the clock here.
+        """
+        fresh = [heard[site] for site in heard if self._last.get(site, heard[site]) < heard[site]]
+        if fresh:
+            self._ahead = max(fresh) - now
+        self._last = dict(heard)
+        seen = tuple(self._seen(site, heard.get(site), now + self._ahead) for site in self._sites)
+        others = sorted(
+            site
+            for site, when in heard.items()
+            if site not in self._sites and self._seen(site, when, now + self._ahead).connected
+        )
+        return Presence(seen, tuple(others))
+
+    def _seen(self, site: str, when: float | None, now: float) -> Seen:
+        if when is None:
+            return Seen(site=site)
+        age = rough(now - when)
+        return Seen(site=site, connected=age <= HEARD_SECONDS, last_seen=age)
+
+
+def _time(seconds: float) -> str:
+    """A rough time for people.
+
+    >>> _time(30.0), _time(150.0)
+    ('30 s', '3 min')
+    """
+    return f"{seconds:.0f} s" if seconds < 120 else f"{-(-seconds // 60):.0f} min"

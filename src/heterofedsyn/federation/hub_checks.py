@@ -1,0 +1,94 @@
+"""Whether the hub is there, is the right one, and agrees what time it is."""
+
+from __future__ import annotations
+
+import email.utils
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+
+from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE
+from heterofedsyn.federation.finding import Finding, judged, ok, unknown, wrong
+from heterofedsyn.federation.kit_checks import AS_ROOT, CERTIFICATE, KEY
+from heterofedsyn.federation.party import Party
+
+MOST_APART = 60.0
+"""Seconds between the hub's clock and this one."""
+
+_SECONDS = 10.0
+_MOST_BYTES = 2**14
+
+
+def check_hub(party: Party) -> Iterator[Finding]:
+    """Reach the hub as the engine does, with certificates on both sides, and ask for the time."""
+    where = f"{party.host}:{party.port}"
+    try:
+        context = ssl.create_default_context(cafile=str(party.kit / ROOT_CERTIFICATE))
+        context.load_cert_chain(party.kit / CERTIFICATE, party.kit / KEY)
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # NVFlare's say less than that asks for
+    except PermissionError:
+        yield unknown("hub reachable", "the kit's key cannot be read from here", AS_ROOT)
+        return
+    except OSError:
+        yield wrong("hub reachable", "the kit's certificates are damaged", "renew the kit")
+        return
+    began = time.time()
+    try:
+        with (
+            socket.create_connection((party.host, party.port), timeout=_SECONDS) as plain,
+            context.wrap_socket(plain, server_hostname=party.host) as secured,
+        ):
+            said = _date(secured, party.host)
+    except ssl.SSLCertVerificationError as error:
+        why = error.verify_message or "its certificate is none of the federation's"
+        yield wrong("hub reachable", f"{where} is not the hub: {why}", "call the hub")
+        return
+    except ssl.SSLError:
+        yield wrong(
+            "hub reachable",
+            f"{where} does not speak TLS with this site's certificate",
+            "does a proxy open TLS? it must let this through; else call the hub",
+        )
+        return
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        yield wrong(
+            "hub reachable",
+            f"{where}: {why}",
+            f"let outgoing TCP to {where} through, and ask whether the hub is up",
+        )
+        return
+    yield ok("hub reachable", f"{where}, with certificates on both sides")
+    yield _clock(said, began)
+
+
+def _date(secured: ssl.SSLSocket, host: str) -> str | None:
+    """The time that the server's answer to a plain request tells."""
+    secured.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    answer = b""
+    while b"\r\n\r\n" not in answer and len(answer) < _MOST_BYTES:
+        more = secured.recv(4_096)
+        if not more:
+            break
+        answer += more
+    for line in answer.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"date":
+            return value.strip().decode("latin-1")
+    return None
+
+
+def _clock(said: str | None, began: float) -> Finding:
+    try:
+        moment = email.utils.parsedate_to_datetime(said or "").timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return unknown("clock", "the hub does not tell its time", "timedatectl tells this one's")
+    # What it told was so at some moment between our asking and now.
+    apart = max(began - moment - 1, moment - time.time(), 0.0)
+    return judged(
+        "clock",
+        [f"it is {apart:.0f} s apart from the hub's"] if apart > MOST_APART else [],
+        "set it by a time server: timedatectl set-ntp true; if it is right, call the hub",
+        f"within {MOST_APART:.0f} s of the hub's",
+    )

@@ -1,0 +1,194 @@
+"""Whether a kit is as it was hardened, whose it is, and how long its certificate lasts."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+import ssl
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from heterofedsyn._files import read_whole
+from heterofedsyn._words import aloud, count
+from heterofedsyn.engines.nvflare.hardening import (
+    AUTHORIZATION,
+    AUTHORIZATION_FILE,
+    EXECUTOR,
+    MOST_SETTINGS_BYTES,
+    OWN_CODE,
+    RESOURCES_FILE,
+    SITE_RESOURCES,
+    differences,
+    settings_of_kit,
+)
+from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE
+from heterofedsyn.federation.finding import Finding, judged, ok, unknown, wrong
+from heterofedsyn.federation.joining import BEFORE, REQUEST
+from heterofedsyn.federation.party import Party
+
+SOON = 30
+"""Days before its end at which a certificate is to be renewed."""
+
+AS_ROOT = "run this as root, or as the user that owns it"
+HARDEN = "heterofedsyn site kit --harden"
+CERTIFICATE, KEY = Path("startup", "client.crt"), Path("startup", "client.key")
+_STREAMING = "allow_log_streaming"
+
+
+def check_kit(party: Party, engine: int | None) -> Iterator[Finding]:
+    """Every rule about a kit.
+
+    Args:
+        engine: the number of the user that must own it; None if there is none.
+    """
+    kit = party.kit
+    if not kit.is_dir():
+        yield wrong("kit", f"there is no folder {kit}", "make it with `heterofedsyn site kit`")
+        return
+    yield _private(party, engine)
+    if not os.access(kit / "startup", os.R_OK | os.X_OK):
+        yield unknown("kit settings", f"{kit} cannot be read from here", AS_ROOT)
+        return
+    yield _authorization(kit)
+    yield from _resources(kit)
+    yield _own_code(kit)
+    yield _connection(party)
+    yield _root(party)
+    yield _expiry("certificate", kit / CERTIFICATE, "heterofedsyn site join --renew")
+    yield _expiry("root's end", kit / ROOT_CERTIFICATE, "the hub makes a new root for everybody")
+    left = [party.folder / name for name in (REQUEST, BEFORE)]
+    yield judged(
+        "keys left over",
+        (f"{path} holds a private key once more" for path in left if path.exists()),
+        "remove it when the engine is connected with its kit",
+        "none",
+    )
+
+
+def _private(party: Party, engine: int | None) -> Finding:
+    kit, key = party.kit, party.kit / KEY
+    faults = []
+    remedy = f"sh {party.folder}/users.sh"
+    there = kit.stat()
+    if stat.S_IMODE(there.st_mode) != 0o700:
+        faults.append(f"{kit} has mode {stat.S_IMODE(there.st_mode):04o}, not 0700")
+    if engine is not None and there.st_uid != engine:
+        faults.append(f"{kit} does not belong to {party.engine}")
+    try:
+        if stat.S_IMODE(key.stat().st_mode) & 0o077:
+            faults.append(f"others may read {key}")
+            remedy = f"chmod 600 {key}, and renew the certificate if somebody may have read it"
+    except PermissionError:
+        pass  # whoever may not enter the kit cannot read its key either
+    except OSError:
+        faults.append(f"there is no {key}")
+    return judged("kit private", faults, remedy, f"{kit} is open to {party.engine} alone")
+
+
+def _authorization(kit: Path) -> Finding:
+    path = kit / AUTHORIZATION_FILE
+    try:
+        found = settings_of_kit(path)
+    except (OSError, ValueError, RecursionError):
+        return wrong("code refused", f"{path} is missing or damaged", HARDEN)
+    return judged(
+        "code refused",
+        [f"{path.name} differs in {place}" for place in differences(found, AUTHORIZATION)][:3],
+        HARDEN,
+        "no code and no shell commands from the hub",
+    )
+
+
+def _resources(kit: Path) -> Iterator[Finding]:
+    """The allow list and all else that `resources.json` says, and log streaming by itself."""
+    path = kit / RESOURCES_FILE
+    try:
+        found = settings_of_kit(path)
+        streaming = found.get(_STREAMING, True)
+    except (OSError, ValueError, RecursionError, AttributeError):
+        yield wrong("allow list", f"{path} is missing or damaged", HARDEN)
+        return
+    places = [place for place in differences(found, SITE_RESOURCES) if place != _STREAMING]
+    yield judged(
+        "allow list",
+        [f"{path.name} differs in {place}" for place in places][:3],
+        HARDEN,
+        f"one class, {EXECUTOR}",
+    )
+    yield judged(
+        "log streaming",
+        ["the hub may be sent this site's log"] if streaming is not False else [],
+        HARDEN,
+        "no log goes to the hub",
+    )
+
+
+def _own_code(kit: Path) -> Finding:
+    places = [kit / path for path in OWN_CODE]
+    return judged(
+        "code beside the kit",
+        [f"NVFlare would run what lies in {path}" for path in places if os.path.lexists(path)],
+        "look at who put it there, and remove it",
+        "none",
+    )
+
+
+def _connection(party: Party) -> Finding:
+    path = party.kit / "startup" / "fed_client.json"
+    try:
+        found = settings_of_kit(path)
+        target = found["servers"][0]["service"]["target"]
+        secured = found["client"]["connection_security"]
+    except (OSError, ValueError, KeyError, IndexError, TypeError, RecursionError):
+        return wrong("connection", f"{path} is missing or damaged", "renew the kit")
+    faults = []
+    if target != f"{party.host}:{party.port}":
+        faults.append(f"{path.name} leads to {target}, not to {party.host}:{party.port}")
+    if secured != "mtls":
+        faults.append(f"{path.name} says connection_security {secured}, not mtls")
+    return judged("connection", faults, "renew the kit", f"to {target}, certificates on both sides")
+
+
+def _root(party: Party) -> Finding:
+    path = party.kit / ROOT_CERTIFICATE
+    try:
+        text = read_whole(path, MOST_SETTINGS_BYTES).decode("ascii")
+        found = hashlib.sha256(ssl.PEM_cert_to_DER_cert(text)).hexdigest()
+    except (OSError, ValueError):
+        return wrong("root certificate", f"{path} is missing or damaged", "renew the kit")
+    return judged(
+        "root certificate",
+        [f"it is {aloud(found)}, not the one that was told"] if found != party.fingerprint else [],
+        "stop the engine, call the hub, and compare by telephone",
+        "the one that was told by telephone",
+    )
+
+
+def _expiry(rule: str, path: Path, remedy: str) -> Finding:
+    from cryptography import x509
+
+    try:
+        certificate = x509.load_pem_x509_certificate(read_whole(path, MOST_SETTINGS_BYTES))
+    except (OSError, ValueError):
+        return wrong(rule, f"{path} is missing or damaged", remedy)
+    now = datetime.datetime.now(datetime.UTC)
+    start, end = _ends(certificate)
+    if now < start:
+        return wrong(rule, f"valid from {start:%Y-%m-%d %H:%M} UTC on only", "set the clock")
+    days = (end - now).days
+    if now >= end:
+        return wrong(rule, f"ran out on {end:%Y-%m-%d}", remedy)
+    if days < SOON:
+        return wrong(rule, f"runs out on {end:%Y-%m-%d}, in {count(days, 'day')}", remedy)
+    return ok(rule, f"valid until {end:%Y-%m-%d}")
+
+
+def _ends(certificate: object) -> tuple[datetime.datetime, datetime.datetime]:
+    """From when to when; older versions of the library know no time zones."""
+    ends = []
+    for name in ("not_valid_before", "not_valid_after"):
+        moment = getattr(certificate, f"{name}_utc", None)
+        ends.append(moment or getattr(certificate, name).replace(tzinfo=datetime.UTC))
+    return ends[0], ends[1]

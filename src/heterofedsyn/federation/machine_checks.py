@@ -1,0 +1,325 @@
+"""Whether users are apart, and files, socket, anchor and units as they must be."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from heterofedsyn import __version__
+from heterofedsyn._files import read_whole
+from heterofedsyn.engines.nvflare.provisioning import nvflare_version
+from heterofedsyn.errors import UsageError
+from heterofedsyn.federation.finding import Finding, judged, rights, unknown, wrong
+from heterofedsyn.federation.kit_checks import AS_ROOT
+from heterofedsyn.federation.party import Party, own_programs
+from heterofedsyn.federation.services import services
+from heterofedsyn.site.server import FOLDER_MODE, SOCKET_MODE
+from heterofedsyn.site.settings import SETTINGS, SiteSettings
+from heterofedsyn.sources import file_of
+
+MOST_FILES = 2_000
+"""Of a folder, that are looked at one by one."""
+
+_MOST_UNIT_BYTES = 2**16
+_HOMES = ("/home/", "/root/", "/run/user/")
+"""What units that say ProtectHome do not see."""
+
+_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class User:
+    """A user of this machine."""
+
+    name: str
+    number: int
+    groups: tuple[int, ...]
+
+    @classmethod
+    def find(cls, name: str) -> User | None:
+        """The user of that name, if there is one."""
+        try:
+            found = pwd.getpwnam(name)
+        except KeyError:
+            return None
+        return cls(name, found.pw_uid, tuple(os.getgrouplist(name, found.pw_gid)))
+
+
+def check_users(party: Party) -> Iterator[Finding]:
+    """Whether agent and engine are two users, with one group that nobody else is in."""
+    agent, engine = User.find(party.agent), User.find(party.engine)
+    remedy = f"sh {party.folder}/users.sh"
+    missing = [u for u, found in ((party.agent, agent), (party.engine, engine)) if found is None]
+    if agent is None or engine is None:
+        yield wrong("users apart", f"there is no user {' and no '.join(missing)}", remedy)
+        return
+    faults = []
+    if agent.number == engine.number:
+        faults.append(f"{agent.name} and {engine.name} have one number")
+    faults += [f"{user.name} is root" for user in (agent, engine) if user.number == 0]
+    more = [_group_name(number) for number in engine.groups[1:]]
+    if more:
+        faults.append(f"{engine.name} is in other groups too: {', '.join(more)}")
+    yield judged("users apart", faults, remedy, f"{agent.name} and {engine.name}")
+    yield _group(party, (agent, engine))
+
+
+def _group(party: Party, users: tuple[User, User]) -> Finding:
+    try:
+        group = grp.getgrnam(party.group)
+    except KeyError:
+        return wrong("group", f"there is no group {party.group}", f"sh {party.folder}/users.sh")
+    faults = [f"{u.name} is not in it" for u in users if group.gr_gid not in u.groups]
+    own = {entry.pw_name for entry in pwd.getpwall() if entry.pw_gid == group.gr_gid}
+    strangers = sorted(({*group.gr_mem} | own) - {user.name for user in users})
+    faults += [f"{name} is in it" for name in strangers]
+    return judged(
+        "group",
+        faults,
+        f"only agent and engine may be in {party.group}: gpasswd --delete NAME {party.group}",
+        f"{party.group} has the two of them and nobody else",
+    )
+
+
+def check_site(party: Party) -> Iterator[Finding]:
+    """Everything about the folder of a site, its rows, its anchor and its socket."""
+    agent, engine = User.find(party.agent), User.find(party.engine)
+    try:
+        settings = SiteSettings.load(party.site)
+    except UsageError as error:
+        if os.path.lexists(party.site) and not os.access(party.site, os.X_OK):
+            yield unknown("site", f"{party.site} cannot be read from here", AS_ROOT)
+        else:
+            yield wrong("site", str(error), "see the line before")
+        return
+    yield _owned(party, settings, agent)
+    yield _agreed(party, settings)
+    if engine is not None:
+        yield from _hidden(settings, engine)
+    if agent is not None:
+        yield _readable(settings, agent)
+    yield from _anchor(settings, agent)
+    yield from _socket(settings, agent)
+
+
+def _owned(party: Party, settings: SiteSettings, agent: User | None) -> Finding:
+    path = settings.folder / SETTINGS
+    faults = []
+    for place, mode in ((settings.folder, 0o700), (path, 0o600)):
+        there = place.stat()
+        if stat.S_IMODE(there.st_mode) != mode:
+            faults.append(f"{place} has mode {stat.S_IMODE(there.st_mode):04o}, not {mode:04o}")
+        if agent is not None and there.st_uid != agent.number:
+            faults.append(f"{place} does not belong to {agent.name}")
+    return judged(
+        "site.toml",
+        faults,
+        f"chown -R {party.agent} {settings.folder}; chmod 700 {settings.folder}; chmod 600 {path}",
+        f"{party.agent}'s own",
+    )
+
+
+def _agreed(party: Party, settings: SiteSettings) -> Finding:
+    """Whether the site's settings and the units mean the same."""
+    pairs = (
+        ("name", settings.name, party.name),
+        ("engine", settings.engine, party.engine),
+        ("group", settings.group, party.group),
+        ("socket", str(settings.socket), str(party.socket)),
+    )
+    faults = [f"{name} is {there}, not {unit}" for name, there, unit in pairs if there != unit]
+    if settings.tick == 0:
+        faults.append("tick is 0, so that time tells how long counting took")
+    if party.anchor is not None and not settings.anchor.is_relative_to(party.anchor):
+        faults.append(f"anchor is not in {party.anchor}, where alone the agent may write")
+    return judged("settings", faults, f"change {SETTINGS}, and start the agent", "as the units say")
+
+
+def _hidden(settings: SiteSettings, engine: User) -> Iterator[Finding]:
+    """Whether the engine is kept from rows, ledger, anchor and key."""
+    rows = file_of(settings.source)
+    named = {
+        "rows hidden": [rows] if rows is not None else [],
+        "ledger hidden": [p for p in _inside(settings.folder) if p != settings.key],
+        "key hidden": [settings.key],
+        "anchor hidden": [settings.anchor, settings.anchor.parent],
+    }
+    try:
+        held = rights([p for paths in named.values() for p in paths], engine.number, engine.groups)
+    except PermissionError:
+        held = None
+    for rule, paths in named.items():
+        if not paths:
+            yield unknown(rule, "rows are in a database", "grant its tables to the agent only")
+        elif held is None:
+            yield unknown(rule, f"only root can ask what {engine.name} may read", "run as root")
+        else:
+            open_ones = [path for path in paths if {*held[path]} & {*"rw"}]
+            yield judged(
+                rule,
+                [f"{engine.name} can reach {path}" for path in open_ones[:3]],
+                f"chmod go= {open_ones[0]}" if open_ones else "",
+                f"{engine.name} can neither read nor write it",
+            )
+
+
+def _inside(folder: Path) -> list[Path]:
+    found = [folder]
+    for path in folder.rglob("*"):
+        found.append(path)
+        if len(found) >= MOST_FILES:
+            break
+    return found
+
+
+def _readable(settings: SiteSettings, agent: User) -> Finding:
+    rows = file_of(settings.source)
+    paths = [settings.schema, *([rows] if rows is not None else [])]
+    try:
+        held = rights(paths, agent.number, agent.groups)
+    except PermissionError:
+        return unknown("agent reads", f"only root can ask what {agent.name} reads", "run as root")
+    return judged(
+        "agent reads",
+        [f"{agent.name} cannot read {path}" for path in paths if "r" not in held[path]],
+        f"chown {agent.name} what it cannot read",
+        "schema and rows",
+    )
+
+
+def _anchor(settings: SiteSettings, agent: User | None) -> Iterator[Finding]:
+    anchor = settings.anchor
+    try:
+        folder, file = anchor.parent.stat(), anchor.stat()
+    except OSError:
+        yield wrong("anchor", f"{anchor} is missing", "put its disk back, or repair the ledger")
+        return
+    faults = []
+    if stat.S_IMODE(folder.st_mode) & 0o022 or stat.S_IMODE(file.st_mode) & 0o022:
+        faults.append(f"others may write {anchor} or its folder")
+    if agent is not None and (folder.st_uid != agent.number or file.st_uid != agent.number):
+        faults.append(f"{anchor} or its folder does not belong to {agent.name}")
+    yield judged("anchor", faults, f"chmod 700 {anchor.parent}; chmod 600 {anchor}", str(anchor))
+    same = folder.st_dev == settings.folder.stat().st_dev
+    yield judged(
+        "anchor's disk",
+        ["ledger and anchor are on one disk, and whoever restores it restores both"]
+        if same
+        else [],
+        f"mount another disk at {anchor.parent}",
+        "another than the ledger's",
+    )
+
+
+def _socket(settings: SiteSettings, agent: User | None) -> Iterator[Finding]:
+    path = settings.socket
+    try:
+        folder, there = path.parent.stat(), path.stat()
+        group = settings.group_id()
+    except OSError:
+        yield wrong("socket", f"there is no {path}", "start the agent; its log tells why it ended")
+        return
+    except UsageError as error:
+        yield wrong("socket", str(error), "make the group")
+        return
+    faults = []
+    for place, found, mode in ((path.parent, folder, FOLDER_MODE), (path, there, SOCKET_MODE)):
+        if stat.S_IMODE(found.st_mode) != mode:
+            faults.append(f"{place} has mode {stat.S_IMODE(found.st_mode):04o}, not {mode:04o}")
+        if found.st_gid != group or (agent is not None and found.st_uid != agent.number):
+            faults.append(f"{place} is not the agent's and the group's")
+    if not stat.S_ISSOCK(there.st_mode):
+        faults.append(f"{path} is no socket")
+    yield judged(
+        "socket",
+        faults,
+        f"stop the agent, remove {path.parent}, and start it again",
+        f"{path}, for the group alone",
+    )
+
+
+def check_units(party: Party, folder: Path) -> Iterator[Finding]:
+    """Whether systemd's units are as they were written, and can start what they name."""
+    if not folder.is_dir():
+        yield unknown("units", f"there is no folder {folder}", "start as whom the units say")
+    else:
+        faults = []
+        for service in services(party):
+            path = folder / service.file
+            try:
+                found = read_whole(path, _MOST_UNIT_BYTES)
+            except OSError:
+                faults.append(f"there is no {path}")
+                continue
+            if found != service.unit().encode():
+                faults.append(f"{path} was changed")
+            changes = folder / f"{service.file}.d"
+            if changes.is_dir() and any(changes.iterdir()):
+                faults.append(f"{changes} changes it")
+        remedy = f"sh {party.folder}/start.sh; `heterofedsyn site kit --harden` writes them anew"
+        yield judged("units", faults, remedy, "as they were written")
+    yield _programs(party)
+    yield _versions(party)
+
+
+def _programs(party: Party) -> Finding:
+    paths = [party.programs / name for name in ("python3", "heterofedsyn")]
+    remedy = "install with the system's Python, where all can read it; make the site anew with it"
+    faults = [f"there is no {path}" for path in paths if not path.exists()]
+    real = {path: os.path.realpath(path) for path in paths}
+    for path in paths:
+        if any(place.startswith(_HOMES) for place in (str(path), real[path])):
+            faults.append(f"{path} lies in a home, which units do not see")
+    if faults:
+        return wrong("programs", "; ".join(faults), remedy)
+    for name in (party.agent, party.engine):
+        user = User.find(name)
+        if user is None:
+            continue
+        try:
+            held = rights(paths, user.number, user.groups)
+        except PermissionError:
+            return unknown("programs", f"only root can ask what {name} may run", "run as root")
+        faults += [f"{name} cannot run {path}" for path in paths if "x" not in held[path]]
+    return judged("programs", faults, remedy, f"{party.programs}")
+
+
+def _versions(party: Party) -> Finding:
+    faults = []
+    installed = __version__
+    if party.programs != own_programs():
+        installed = _version_of(party.programs / "heterofedsyn")
+    if installed != party.version:
+        faults.append(f"heterofedsyn is {installed or 'not to be asked'}, and was {party.version}")
+    if (now := nvflare_version()) != party.nvflare:
+        faults.append(f"NVFlare is {now}, and was {party.nvflare}")
+    return judged(
+        "versions",
+        faults,
+        "install what the hub has; if that is the new one: heterofedsyn site kit --harden",
+        f"heterofedsyn {party.version}, NVFlare {party.nvflare}, as when the kit was made",
+    )
+
+
+def _version_of(program: Path) -> str:
+    try:
+        said = subprocess.run(
+            [str(program), "--version"], capture_output=True, timeout=_SECONDS, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    words = said.decode("utf-8", "replace").split()
+    return words[-1][:40] if words else ""
+
+
+def _group_name(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)

@@ -1,0 +1,189 @@
+"""A party of a federation: what its folder is for, and the names it has on its machine."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from heterofedsyn._files import file_written_whole, read_whole, reason
+from heterofedsyn._toml import NotToml, from_toml, to_toml
+from heterofedsyn.errors import UsageError
+from heterofedsyn.protocol.plan import check_site_name
+
+PARTY = "federation.toml"
+MOST_PARTY_BYTES = 2**16
+PREFIX = "heterofedsyn"
+PORT = 8002
+KIT, SITE_FOLDER, ROWS, STATE = "kit", "site", "rows", "state"
+
+_PREFIX = re.compile(r"[a-z][a-z0-9-]{0,23}")
+_FEDERATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOST = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
+_CARRIED = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One party as it was set up, in `federation.toml` of its folder; nothing of it is secret.
+
+    Attributes:
+        folder: of the party, on the machine where it will run.
+        name: of a site, as studies call it, or the host of the hub.
+        fingerprint: of the federation's root certificate.
+        prefix: of users, group and units on its machine.
+        programs: the folder of the installed programs.
+        anchor: the folder of a site's anchor.
+        version: of heterofedsyn when the kit was made.
+        nvflare: of NVFlare, likewise.
+    """
+
+    federation: str
+    kind: Literal["hub", "site"]
+    name: str
+    host: str
+    port: int
+    fingerprint: str
+    folder: Path
+    prefix: str
+    programs: Path
+    version: str
+    nvflare: str
+    anchor: Path | None = None
+
+    @property
+    def group(self) -> str:
+        """The group that agent and engine share, or the hub's own."""
+        return self.prefix
+
+    @property
+    def agent(self) -> str:
+        """The user that owns rows and ledger."""
+        return f"{self.prefix}-agent"
+
+    @property
+    def engine(self) -> str:
+        """The user that carries messages."""
+        return f"{self.prefix}-{'hub' if self.kind == 'hub' else 'engine'}"
+
+    @property
+    def kit(self) -> Path:
+        """The folder of the engine's certificate and settings."""
+        return self.folder / KIT
+
+    @property
+    def site(self) -> Path:
+        """The folder of the agent's settings and ledger."""
+        return self.folder / SITE_FOLDER
+
+    @property
+    def rows(self) -> Path:
+        """The folder for schema and rows."""
+        return self.folder / ROWS
+
+    @property
+    def state(self) -> Path:
+        """The folder of what a hub keeps: noisy answers, jobs."""
+        return self.folder / STATE
+
+    @property
+    def socket(self) -> Path:
+        """Where the agent answers."""
+        return Path("/run") / self.prefix / "agent.sock"
+
+    @property
+    def cache(self) -> Path:
+        """Where compiled code is kept."""
+        return Path("/var/cache") / self.prefix
+
+    def save(self, folder: Path) -> None:
+        """Write it down in a folder."""
+        values = {k: v for k, v in msgspec.structs.asdict(self).items() if v is not None}
+        with file_written_whole(folder / PARTY) as partial:
+            partial.write_text(
+                to_toml({k: str(v) if isinstance(v, Path) else v for k, v in values.items()}),
+                "utf-8",
+            )
+            partial.chmod(0o644)
+
+    @classmethod
+    def load(cls, folder: Path) -> Party:
+        """The party that a folder is of.
+
+        Raises:
+            UsageError: if it is of none.
+        """
+        path = folder / PARTY
+        try:
+            text = read_whole(path, MOST_PARTY_BYTES).decode("utf-8")
+            return msgspec.convert(from_toml(text), cls, dec_hook=_path)
+        except FileNotFoundError:
+            raise UsageError(
+                f"there is no {PARTY} in {folder}; name the folder that `site kit` or "
+                "`federation new` made with --folder"
+            ) from None
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {reason(error)}") from None
+        except (NotToml, msgspec.ValidationError, ValueError) as error:
+            raise UsageError(f"{path}: this describes no party of a federation: {error}") from None
+
+
+def default_anchor(prefix: str) -> Path:
+    """The folder of a site's anchor unless another is named."""
+    return Path("/var/lib") / f"{prefix}-anchor"
+
+
+def own_programs() -> Path:
+    """The folder of the programs that run now."""
+    return Path(sys.executable).parent
+
+
+def check_federation_name(name: str) -> None:
+    """Refuse a name that certificates and folders do not take."""
+    if not _FEDERATION.fullmatch(name):
+        raise UsageError(
+            f"{name[:100]!r} cannot name a federation: letters, digits, - and _, at most 64; "
+            "such as hospitals"
+        )
+
+
+def check_host(host: str) -> None:
+    """Refuse what is no name of a machine."""
+    if not _HOST.fullmatch(host):
+        raise UsageError(
+            f"{host[:100]!r} is no name of a machine; say how sites reach the hub, such as "
+            "hub.example.org (the port apart, with --port)"
+        )
+
+
+def check_port(port: int) -> None:
+    """Refuse what is no port."""
+    if not 1 <= port <= 65_535:
+        raise UsageError(f"port ({port}) must be in 1..65535")
+
+
+def check_prefix(prefix: str) -> None:
+    """Refuse what users and units cannot be called."""
+    if not _PREFIX.fullmatch(prefix):
+        raise UsageError(
+            f"{prefix[:100]!r} cannot begin the names of users and units: at most 24 small "
+            "letters, digits and -, with a letter first"
+        )
+
+
+def check_carried_name(name: str) -> None:
+    """Refuse a site's name that a study or NVFlare does not take."""
+    check_site_name(name)
+    if not _CARRIED.fullmatch(name):
+        raise UsageError(
+            f"site {name!r} has a dot in its name, which NVFlare does not take; use - instead"
+        )
+
+
+def _path(kind: type, value: object) -> object:
+    if kind is Path and isinstance(value, str) and value.startswith("/") and "\0" not in value:
+        return Path(value)
+    raise ValueError("a folder must be a path from the root")

@@ -1,0 +1,207 @@
+"""The processes of a party as systemd's units, and the scripts that make its users."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from heterofedsyn.federation.party import Party
+
+UNITS = Path("/etc/systemd/system")
+USERS_SCRIPT, START_SCRIPT = "users.sh", "start.sh"
+
+_CONFINED = ("NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "PrivateTmp=yes")
+
+
+@dataclass(frozen=True)
+class Service:
+    """One process: what is started, as whom, and what it may see.
+
+    Attributes:
+        settings: more lines of the unit's section on the service.
+    """
+
+    name: str
+    description: str
+    user: str
+    group: str
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    settings: tuple[str, ...]
+    after: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """The name of the unit's file."""
+        return f"{self.name}.service"
+
+    def unit(self) -> str:
+        """The unit as systemd reads it."""
+        before = [f"Description={self.description}"]
+        if self.after:
+            before += [f"After={' '.join(self.after)}", "Wants=network-online.target"]
+        service = [
+            f"User={self.user}",
+            f"Group={self.group}",
+            *(f"Environment={_quoted(f'{k}={v}')}" for k, v in self.environment.items()),
+            f"ExecStart={' '.join(map(_quoted, self.command))}",
+            "Restart=on-failure",
+            *self.settings,
+        ]
+        parts = (
+            ("Unit", before),
+            ("Service", service),
+            ("Install", ["WantedBy=multi-user.target"]),
+        )
+        return "\n\n".join("\n".join((f"[{name}]", *lines)) for name, lines in parts) + "\n"
+
+
+def services(party: Party) -> tuple[Service, ...]:
+    """The processes of a party, in the order in which they start."""
+    if party.kind == "hub":
+        return (_hub(party),)
+    return (_agent(party), _engine(party))
+
+
+def _agent(party: Party) -> Service:
+    """Owns rows and ledger, and has no network."""
+    return Service(
+        name=f"{party.prefix}-agent",
+        description=f"heterofedsyn site agent of {party.name}",
+        user=party.agent,
+        group=party.group,
+        command=(
+            str(party.programs / "heterofedsyn"),
+            *("site", "serve", "--folder", str(party.site)),
+        ),
+        environment={"NUMBA_CACHE_DIR": str(party.cache)},
+        settings=(
+            "TimeoutStopSec=150",
+            f"RuntimeDirectory={party.prefix}",
+            "RuntimeDirectoryMode=0750",
+            f"CacheDirectory={party.prefix}",
+            "PrivateNetwork=yes",
+            "RestrictAddressFamilies=AF_UNIX",
+            *_CONFINED,
+            f"ReadWritePaths={_paths(party.site, _anchor(party))}",
+        ),
+    )
+
+
+def _engine(party: Party) -> Service:
+    """Carries messages, and sees no rows; the socket's path is set here and nowhere else."""
+    return Service(
+        name=f"{party.prefix}-engine",
+        description=f"heterofedsyn engine of {party.name} (NVFlare client)",
+        user=party.engine,
+        group=party.group,
+        command=_start(party),
+        environment={**_path(party), "HETEROFEDSYN_SOCKET": str(party.socket)},
+        settings=(
+            "RestartSec=10",
+            *_CONFINED,
+            f"ReadWritePaths={_paths(party.kit)}",
+            f"InaccessiblePaths={_paths(party.site, party.rows, _anchor(party))}",
+        ),
+        after=("network-online.target", f"{party.prefix}-agent.service"),
+    )
+
+
+def _hub(party: Party) -> Service:
+    """Asks sites, and keeps noisy answers."""
+    return Service(
+        name=f"{party.prefix}-hub",
+        description=f"heterofedsyn hub of {party.federation} (NVFlare server)",
+        user=party.engine,
+        group=party.group,
+        command=_start(party),
+        environment={
+            **_path(party),
+            "HETEROFEDSYN_HUB": str(party.state / "studies"),
+            "NUMBA_CACHE_DIR": str(party.cache),
+        },
+        settings=(
+            "RestartSec=10",
+            f"CacheDirectory={party.prefix}",
+            *_CONFINED,
+            f"ReadWritePaths={_paths(party.kit, party.state)}",
+        ),
+        after=("network-online.target",),
+    )
+
+
+def users_script(party: Party) -> str:
+    """Makes a party's users, group and folders; it may run twice."""
+    users = (party.engine,) if party.kind == "hub" else (party.agent, party.engine)
+    home, group = shlex.quote(str(party.folder)), party.group
+    lines = [f"getent group {group} > /dev/null || groupadd --system {group}"]
+    lines += [
+        f"id {user} > /dev/null 2>&1 || useradd --system --gid {group} --home-dir {home} "
+        f"--no-create-home --shell /usr/sbin/nologin {user}"
+        for user in users
+    ]
+    own = (party.state,) if party.kind == "hub" else (party.rows, _anchor(party))
+    owner = party.engine if party.kind == "hub" else party.agent
+    folders = " ".join(shlex.quote(str(path)) for path in own)
+    kit = shlex.quote(str(party.kit))
+    lines += [
+        f"mkdir -p {folders}",
+        f"chown {owner}:{group} {folders}",
+        f"chmod 700 {folders}",
+        f"chown -R {party.engine}:{group} {kit}",
+        f"chmod 700 {kit}",
+    ]
+    if party.kind == "site":
+        lines.append(f"chown {party.agent} {home}")
+    return _script(f"The users and folders of {party.name}; run as root.", lines)
+
+
+def start_script(party: Party) -> str:
+    """Installs a party's units and starts them."""
+    files = [service.file for service in services(party)]
+    names = " ".join(service.name for service in services(party))
+    lines = [
+        f"cd {shlex.quote(str(party.folder))}",
+        f"cp {' '.join(files)} {UNITS}/",
+        "systemctl daemon-reload",
+        f"systemctl enable --now {names}",
+    ]
+    return _script(f"Installs and starts the units of {party.name}; run as root.", lines)
+
+
+def write_services(party: Party, folder: Path) -> None:
+    """Write units and scripts of a party into a folder."""
+    files = {service.file: service.unit() for service in services(party)}
+    files |= {USERS_SCRIPT: users_script(party), START_SCRIPT: start_script(party)}
+    for name, text in files.items():
+        (folder / name).write_text(text, "utf-8")
+        (folder / name).chmod(0o644)
+
+
+def _script(purpose: str, lines: list[str]) -> str:
+    return "\n".join(("#!/bin/sh", f"# {purpose}", "set -eu", *lines)) + "\n"
+
+
+def _start(party: Party) -> tuple[str, ...]:
+    return (str(party.kit / "startup" / "sub_start.sh"), "--once")
+
+
+def _path(party: Party) -> dict[str, str]:
+    return {"PATH": f"{party.programs}:/usr/bin:/bin"}
+
+
+def _anchor(party: Party) -> Path:
+    if party.anchor is None:
+        raise ValueError("a site has a folder for its anchor")
+    return party.anchor
+
+
+def _paths(*paths: Path) -> str:
+    return " ".join(_quoted(str(path)) for path in paths)
+
+
+def _quoted(word: str) -> str:
+    """A word of a unit, which takes % and $ for its own."""
+    word = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{word}"' if any(letter.isspace() for letter in word) else word

@@ -1,0 +1,337 @@
+"""`site doctor`: a site as its commands make it is well, and each thing done wrong is noticed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from federation_support import AS_ROOT, Machine, admitted, changed, machine, made, opened
+from heterofedsyn.cli.app import run
+from heterofedsyn.engines.nvflare.hardening import AUTHORIZATION_FILE, RESOURCES_FILE
+from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE, make_root
+from heterofedsyn.federation import unpack_kit
+from heterofedsyn.federation.joining import BEFORE
+from heterofedsyn.federation.kit_checks import KEY
+
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Machine]:
+    with machine() as made:
+        make_root("hospitals", "localhost", made.party.port, made.root / "other")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def healthy(site: Machine) -> set[str]:
+    """What is wrong before anything is planted: nothing, but for users that only root can make."""
+    return set(site.wrong())
+
+
+Undo = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A misconfiguration: how it is made, and the rules that must be called wrong for it."""
+
+    name: str
+    plant: Callable[[Machine], Undo]
+    rules: frozenset[str]
+    root: bool = False
+    """Whether it takes root to plant or to notice."""
+
+
+def planted(
+    name: str, plant: Callable[[Machine], Undo], *rules: str, root: bool = False
+) -> Planted:
+    return Planted(name, plant, frozenset(rules), root)
+
+
+def setting(path: Path, old: str, new: str) -> Callable[[Machine], Undo]:
+    def plant(site: Machine) -> Undo:
+        assert old in (site.party.kit / path).read_text()
+        return changed(site.party.kit / path, lambda text: text.replace(old, new, 1))
+
+    return plant
+
+
+def unit_without(line: str) -> Callable[[Machine], Undo]:
+    def plant(site: Machine) -> Undo:
+        path = site.units / f"{site.party.prefix}-engine.service"
+        assert line in path.read_text()
+        return changed(path, lambda text: text.replace(line, f"# {line}"))
+
+    return plant
+
+
+def anchor_beside_the_ledger(site: Machine) -> Undo:
+    place = site.root / "vault-beside"
+    place.mkdir(mode=0o700)
+    shutil.copy(site.settings.anchor, place / "anchor")
+    owner = site.settings.anchor.stat()
+    for path in (place, place / "anchor"):
+        os.chown(path, owner.st_uid, owner.st_gid)
+    back = changed(
+        site.party.site / "site.toml",
+        lambda text: text.replace(str(site.settings.anchor), str(place / "anchor")),
+    )
+
+    def undo() -> None:
+        back()
+        shutil.rmtree(place)
+
+    return undo
+
+
+def one_user(site: Machine) -> Undo:
+    """The engine's user becomes the agent's."""
+    agent, engine = site.party.agent, site.party.engine
+    numbers = [subprocess.check_output(["id", "-u", name], text=True) for name in (agent, engine)]
+    # With its home elsewhere: usermod hands over what lies there.
+    subprocess.run(["usermod", "--home", "/nonexistent", engine], check=True)
+
+    def become(number: str) -> None:
+        command = ["usermod", "--non-unique", "--uid", number.strip(), engine]
+        subprocess.run(command, check=True, capture_output=True)
+
+    become(numbers[0])
+    return lambda: become(numbers[1])
+
+
+def somebody_in_the_group(site: Machine) -> Undo:
+    subprocess.run(["usermod", "--append", "--groups", site.party.group, "nobody"], check=True)
+    return lambda: subprocess.run(
+        ["gpasswd", "--delete", "nobody", site.party.group], check=True, capture_output=True
+    )
+
+
+def nobody_answers(site: Machine) -> Undo:
+    site.silence()
+    return site.answer
+
+
+def another_hub(site: Machine) -> Undo:
+    """What answers has a certificate that is none of the federation's."""
+    site.answer(site.root / "other" / "rootCA.pem")
+    return site.answer
+
+
+def another_root(site: Machine) -> Undo:
+    other = (site.root / "other" / "rootCA.pem").read_text()
+    return changed(site.party.kit / ROOT_CERTIFICATE, lambda text: other)
+
+
+def clock_apart(site: Machine) -> Undo:
+    assert site.answering is not None
+    site.answering.ahead = -3_600.0
+    return site.answer
+
+
+def drop_in(site: Machine) -> Undo:
+    place = site.units / f"{site.party.prefix}-agent.service.d"
+    place.mkdir()
+    (place / "network.conf").write_text("[Service]\nPrivateNetwork=no\n")
+    return lambda: shutil.rmtree(place)
+
+
+def site_file(name: str, mode: int) -> Callable[[Machine], Undo]:
+    return lambda site: opened(site.party.site / name, mode)
+
+
+def key_within_reach(site: Machine) -> Undo:
+    """Folder and file are open by one careless command each."""
+    folder, key = opened(site.party.site, 0o711), opened(site.settings.key, 0o644)
+    return lambda: [undo() for undo in (folder, key)]
+
+
+PLANTED = (
+    planted(
+        "code is let in",
+        setting(AUTHORIZATION_FILE, '"byoc": "none"', '"byoc": "any"'),
+        "code refused",
+    ),
+    planted(
+        "shell commands are let in",
+        setting(AUTHORIZATION_FILE, '"shell_commands": "none"', '"shell_commands": "any"'),
+        "code refused",
+    ),
+    planted(
+        "another class may be used",
+        setting(RESOURCES_FILE, '"class_allow_list": [', '"class_allow_list": [\n  "os.system",'),
+        "allow list",
+    ),
+    planted(
+        "the allow list only warns", setting(RESOURCES_FILE, '"enforce"', '"warn"'), "allow list"
+    ),
+    planted(
+        "the log is streamed",
+        setting(RESOURCES_FILE, '"allow_log_streaming": false', '"allow_log_streaming": true'),
+        "log streaming",
+    ),
+    planted(
+        "code lies in the kit",
+        lambda site: made(site.party.kit / "local" / "custom"),
+        "code beside the kit",
+    ),
+    planted("the kit is open", lambda site: opened(site.party.kit, 0o755), "kit private"),
+    planted(
+        "the kit's key is open", lambda site: opened(site.party.kit / KEY, 0o644), "kit private"
+    ),
+    planted(
+        "TLS without certificates",
+        setting(Path("startup", "fed_client.json"), '"mtls"', '"tls"'),
+        "connection",
+    ),
+    planted("a key is left over", lambda site: made(site.party.folder / BEFORE), "keys left over"),
+    planted(
+        "one user for both",
+        one_user,
+        "users apart",
+        "kit private",
+        "rows hidden",
+        "ledger hidden",
+        "key hidden",
+        "anchor hidden",
+        root=True,
+    ),
+    planted("somebody else in the group", somebody_in_the_group, "group", root=True),
+    planted(
+        "rows are open",
+        lambda site: opened(Path(site.settings.source), 0o644),
+        "rows hidden",
+        root=True,
+    ),
+    planted(
+        "the agent cannot read rows",
+        lambda site: opened(Path(site.settings.source), 0o000),
+        "agent reads",
+        root=True,
+    ),
+    planted("the site is open", site_file("", 0o755), "site.toml", "ledger hidden", root=True),
+    planted("site.toml is open", site_file("site.toml", 0o644), "site.toml"),
+    planted("the site's key is open", key_within_reach, "site.toml", "key hidden", root=True),
+    planted(
+        "the anchor is open",
+        lambda site: opened(site.settings.anchor.parent, 0o777),
+        "anchor",
+        "anchor hidden",
+        root=True,
+    ),
+    planted(
+        "the anchor is beside the ledger", anchor_beside_the_ledger, "anchor's disk", "settings"
+    ),
+    planted(
+        "everybody may ask", lambda site: opened(site.party.socket, 0o666), "socket", root=True
+    ),
+    planted(
+        "everybody reaches the socket",
+        lambda site: opened(site.party.socket.parent, 0o755),
+        "socket",
+        root=True,
+    ),
+    planted("the engine's unit shows rows", unit_without("InaccessiblePaths"), "units"),
+    planted("a unit is changed elsewhere", drop_in, "units"),
+    planted(
+        "programs in another version",
+        lambda site: changed(
+            site.party.programs / "heterofedsyn",
+            lambda text: "#!/bin/sh\necho heterofedsyn 0.0.1\n",
+        ),
+        "versions",
+    ),
+    planted(
+        "programs that users cannot run",
+        lambda site: opened(site.party.programs, 0o700),
+        "programs",
+        root=True,
+    ),
+    planted("nobody answers at the hub", nobody_answers, "hub reachable"),
+    planted("another hub", another_hub, "hub reachable"),
+    planted("another root in the kit", another_root, "root certificate", "hub reachable"),
+    planted("the clock is wrong", clock_apart, "clock"),
+)
+
+
+def test_doctor_finds_nothing_wrong_with_a_site_as_its_commands_make_it(site: Machine) -> None:
+    if not AS_ROOT:
+        pytest.skip("a site has users of its own, which only root can make")
+    assert {one.rule: one.words for one in site.findings() if one.state != "ok"} == {}
+
+
+@pytest.mark.parametrize("case", PLANTED, ids=lambda case: case.name)
+def test_doctor_notices(case: Planted, site: Machine, healthy: set[str]) -> None:
+    if case.root and not AS_ROOT:
+        pytest.skip("only root can act as another user")
+    undo = case.plant(site)
+    try:
+        found = site.wrong()
+    finally:
+        undo()
+    assert set(found) - healthy == case.rules
+    assert all(one.words and one.remedy for one in found.values())
+
+
+def test_doctor_notices_what_is_missing(site: Machine, healthy: set[str]) -> None:
+    """Each file of a site by itself: a line about it, and no error."""
+    party = site.party
+    for path in (
+        party.kit,
+        party.kit / AUTHORIZATION_FILE,
+        party.kit / RESOURCES_FILE,
+        party.kit / ROOT_CERTIFICATE,
+        party.kit / KEY,
+        party.kit / "startup" / "client.crt",
+        party.kit / "startup" / "fed_client.json",
+        party.site,
+        party.site / "site.toml",
+        site.settings.anchor,
+        party.programs / "heterofedsyn",
+        site.units / f"{party.prefix}-agent.service",
+    ):
+        aside = path.with_name(f"{path.name}.aside")
+        path.rename(aside)
+        try:
+            assert set(site.wrong()) > healthy, path
+        finally:
+            aside.rename(path)
+
+
+def test_doctor_says_it_to_programs_and_by_its_exit_code(
+    site: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["site", "doctor", "--folder", str(site.party.folder), "--units", str(site.units)]
+    undo = clock_apart(site)
+    try:
+        assert run([*command, "--json"]) == 1
+        said = json.loads(capsys.readouterr().out)
+        assert run(command) == 1
+        lines = capsys.readouterr().out.splitlines()
+    finally:
+        undo()
+    (clock,) = (one for one in said["findings"] if one["rule"] == "clock")
+    assert clock["state"] == "wrong"
+    assert any(line.startswith("wrong       clock: it is 35") for line in lines)
+    assert len(lines) == len(said["findings"]) + 1
+    assert run(command) == (0 if AS_ROOT else 1)
+
+
+def test_doctor_sees_a_certificate_run_out_in_a_renewed_kit(
+    site: Machine, healthy: set[str]
+) -> None:
+    party = site.party
+    signed = admitted(site.founded, party.folder, "elmwood", renew=True, days=5)
+    assert unpack_kit(signed, party.folder) == party
+    assert "keys left over" in site.wrong()
+    shutil.rmtree(party.folder / BEFORE)
+    found = site.wrong()
+    assert set(found) - healthy == {"certificate"}
+    assert "in 4 days" in found["certificate"].words
