@@ -122,8 +122,8 @@ def check_errors(errors: list[Floats], claimed: list[Floats]) -> None:
     ("method", "trust", "rows_per_unit"),
     [
         ("wavetree", "local", 1),
-        ("wavetree", "local", 3),
-        ("wavetree", "secure-aggregation", 1),
+        pytest.param("wavetree", "local", 3, marks=pytest.mark.slow),
+        pytest.param("wavetree", "secure-aggregation", 1, marks=pytest.mark.slow),
         ("fedprivsyn", "secure-aggregation", 2),
         pytest.param("adafedprivsyn", "local", 1, marks=pytest.mark.slow),
         pytest.param("local-merge", "local", 1, marks=pytest.mark.slow),

@@ -257,7 +257,7 @@ class Disk:
         return place
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_power_cut_loses_no_charge_of_noise_drawn_and_no_answer_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

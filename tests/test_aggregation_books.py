@@ -505,7 +505,7 @@ def whole_round(place: Place) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("power_fails", [False, True])
+@pytest.mark.parametrize("power_fails", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_killed_at_any_step_a_round_goes_on_with_what_was_said(
     tmp_path: Path, power_fails: bool
 ) -> None:

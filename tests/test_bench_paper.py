@@ -125,7 +125,7 @@ def test_a_run_stopped_after_any_item_continues_to_the_same_results(
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_several_processes_measure_what_one_does(data_folder: Path, tmp_path: Path) -> None:
     runner.run(request(tmp_path / "one", data_folder), silent)
     runner.run(request(tmp_path / "two", data_folder, jobs=2), silent)

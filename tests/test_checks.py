@@ -66,7 +66,7 @@ def drawn(text: str) -> str:
     return found[1]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_examples_are_the_same_in_every_check_and_fresh_ones_can_be_repeated(
     tmp_path: Path,
 ) -> None:

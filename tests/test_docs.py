@@ -36,9 +36,12 @@ SLOW = {
         "audit.md",
         "evaluation.md",
         "exports.md",
+        "methods.md",
         "plan.md",
         "report.md",
+        "schema.md",
         "site.md",
+        "sources.md",
         "spark.md",
     ),
 }

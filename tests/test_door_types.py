@@ -39,7 +39,7 @@ UNLAWFUL = [
 ]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_only_what_passed_the_door_becomes_a_message(tmp_path: Path) -> None:
     lines = [LAWFUL, *UNLAWFUL]
     snippet = tmp_path / "leaving.py"

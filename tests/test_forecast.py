@@ -459,7 +459,9 @@ def test_one_or_two_sites_have_no_sum_to_hide_in(sites: int) -> None:
     [
         (3, [(1, 3)]),
         (5, [(1, 5), (1, 4), (2, 5), (2, 4)]),
-        (10, [(1, 10), (1, 6), (2, 10), (2, 7), (5, 10), (5, 8)]),
+        pytest.param(
+            *(10, [(1, 10), (1, 6), (2, 10), (2, 7), (5, 10), (5, 8)]), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_trust_models_are_compared_with_what_each_promises(

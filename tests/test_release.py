@@ -241,7 +241,9 @@ def desk(tmp_path: Path) -> Path:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("method", ["adafedprivsyn", "local-merge"])
+@pytest.mark.parametrize(
+    "method", ["adafedprivsyn", pytest.param("local-merge", marks=pytest.mark.slow)]
+)
 def test_the_same_seed_gives_the_same_bytes_in_every_process(desk: Path, method: str) -> None:
     for out, seed, threads in (("one", "1", "1"), ("two", "2", "4")):
         simulate(desk, out, "--method", method, PYTHONHASHSEED=seed, NUMBA_NUM_THREADS=threads)
