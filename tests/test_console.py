@@ -272,6 +272,7 @@ def test_the_console_is_no_way_around_caps_and_schemas(
     for name, (study, why) in refused.items():
         shown = caller.ask(put(settings, study, name))
         assert why in shown.text.replace("&#39;", "'")
+        assert "Approve this study" not in shown.text
         form = {"token": caller.token, "key": key_of(name), "who": WHO}
         caller.ask("studies/approve", form)
     assert consents(settings) == []
@@ -321,6 +322,8 @@ def test_ten_thousand_studies_wait_page_by_page(caller: Caller, settings: SiteSe
     assert caller.ask("studies?page=200").text.count("waits for a decision") == 50
     assert "Page 200 of 200" in caller.ask("studies?page=999999999").text
     assert "10,000 in the inbox" in caller.ask("").text
+    (first.parent / "large.toml").write_bytes(b"#" * 2_000_000)
+    assert "A large file" in caller.ask("studies").text
 
 
 def test_what_is_no_study_is_refused_and_not_kept(caller: Caller, settings: SiteSettings) -> None:

@@ -101,6 +101,7 @@ def test_the_package_works_without_its_extras(tmp_path: Path) -> None:
     extras = {
         *("jinja2", "matplotlib", "ot", "pandas", "sklearn", "xgboost", "mbi", "jax", "duckdb"),
         *("adbc_driver_manager", "adbc_driver_postgresql", "pyspark"),
+        *("starlette", "uvicorn", "python_multipart"),
     }
     script = f"""
 import importlib, pkgutil, sys
@@ -108,15 +109,18 @@ for name in {sorted(extras)}:
     sys.modules[name] = None  # importing it fails from now on
 import heterofedsyn
 for module in pkgutil.walk_packages(heterofedsyn.__path__, "heterofedsyn."):
-    if module.name != "heterofedsyn.__main__":
+    own_extra = module.name.startswith("heterofedsyn.console.")  # all of it, as its command says
+    if module.name != "heterofedsyn.__main__" and not own_extra:
         importlib.import_module(module.name)
 from heterofedsyn.cli.app import run
+assert run(["console"]) == 2
 sys.exit(run(["--help"]))
 """
     command = [sys.executable, "-W", "error", "-c", script]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "simulate" in done.stdout
+    assert "pip install 'heterofedsyn[console]'" in done.stderr
 
 
 @pytest.mark.thorough
@@ -169,6 +173,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     shutil.unpack_archive(wheel, tmp_path / "unpacked", "zip")
     files = {path.relative_to(tmp_path / "unpacked") for path in tmp_path.glob("unpacked/**/*.*")}
     assert Path("heterofedsyn/py.typed") in files
+    assert Path("heterofedsyn/console/templates/layout.html") in files
+    assert Path("heterofedsyn/console/static/console.js") in files
     (information,) = (tmp_path / "unpacked").glob("*.dist-info")
     assert (information / "licenses" / "LICENSE").is_file()
     assert {path.parts[0] for path in files} == {"heterofedsyn", information.name}

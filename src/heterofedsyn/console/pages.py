@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 MOST_LETTERS = 4_000
 """Of one text on a page."""
 
+MOST_SAID = 20
+"""Lines that wait to be shown."""
+
 MOST_ROWS = 500
 """Of one table on a page."""
 
@@ -89,6 +92,7 @@ class Visit:
     def say(self, words: str, *, good: bool = True) -> None:
         """Show a line on the next page."""
         self.session.said.append((good, words))
+        del self.session.said[:-MOST_SAID]
 
     def page(self, template: str, title: str, **values: Any) -> Response:
         """A page in the layout of all; `values` are what its template names."""

@@ -14,6 +14,9 @@ from heterofedsyn.errors import HeterofedsynError
 from heterofedsyn.site.balance import balances
 from heterofedsyn.site.settings import SiteSettings
 
+MOST_WATCHED = 500
+"""Consents that are looked at for something new, every second."""
+
 
 def steward(settings: SiteSettings) -> Role:
     """The pages of the steward of one site."""
@@ -98,7 +101,7 @@ def _state(site: OwnSite) -> str:
 
 def _below(folder: Path) -> list[Path]:
     try:
-        return sorted(folder.iterdir())
+        return sorted(folder.iterdir())[:MOST_WATCHED]
     except OSError:
         return []
 

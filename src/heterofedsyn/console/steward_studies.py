@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from heterofedsyn._words import aloud
+from heterofedsyn._words import aloud, size
 from heterofedsyn.console.inbox import Waiting, key_of
 from heterofedsyn.console.pages import Do, Form, Show, Visit, download
 from heterofedsyn.console.steward_prospect import sections_of, title_of
@@ -25,6 +25,9 @@ from heterofedsyn.site.owner import standing_consent, user_name
 
 PAGE = 50
 """Studies on one page."""
+
+MOST_LISTED_BYTES = 2**20
+"""Of a file that a list reads; there may be many, and a study has kilobytes."""
 
 GROUPS = 8
 """Of a fingerprint, of eight letters each."""
@@ -84,17 +87,19 @@ def _studies(visit: Visit, site: OwnSite) -> Response:
 
 
 def _listed(one: Waiting, site: OwnSite, known: set[str]) -> Listed:
+    place = f"studies/waiting/{one.key}"
+    if one.size > MOST_LISTED_BYTES:
+        words = f"{one.name}: {size(one.size)}, here since {one.when}"
+        return Listed(place, "A large file", words, "open it to read it", None)
     try:
         study = site.inbox.study(one)
     except HeterofedsynError as error:
-        place = f"studies/waiting/{one.key}"
         return Listed(place, "Not a study", f"{one.name}: {error}", "cannot be read", False)
     plan = study.plan
     words = f"epsilon {plan.epsilon:g}, {plan.trust} trust, here since {one.when}"
     if study.fingerprint in known:
         place = f"studies/decided/{key_of(study.fingerprint)}"
         return Listed(place, title_of(study), words, "decided before", None)
-    place = f"studies/waiting/{one.key}"
     return Listed(place, title_of(study), words, "waits for a decision", None)
 
 
@@ -133,6 +138,7 @@ def _waiting(visit: Visit, site: OwnSite) -> Response:
         check=site.row_check,
         groups=_groups(study.fingerprint, asked),
         asked=asked,
+        approvable=not refusal,
         refusal=refusal,
         decided=None,
         who=user_name(),
@@ -143,7 +149,7 @@ def _decided(visit: Visit, site: OwnSite) -> Response:
     """One study that consent was given to."""
     found, account = _find_decided(visit.part("key"), site)
     asked: tuple[int, ...] = ()
-    refusal = "" if found.good else found.words
+    refusal = ""
     if not found.good:
         try:
             check_approvable(site.settings(), found.study, account, datetime.now(UTC))
@@ -159,6 +165,7 @@ def _decided(visit: Visit, site: OwnSite) -> Response:
         check=site.row_check,
         groups=_groups(found.study.fingerprint, asked),
         asked=asked,
+        approvable=bool(asked),
         refusal=refusal,
         decided=found,
         final=hears_sums(found.study.plan),

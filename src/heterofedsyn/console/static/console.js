@@ -25,17 +25,40 @@
     }
   }
 
+  // Browsers keep few connections to one place, so that only a page that is looked at has one.
+  let source = null;
+
+  function follow() {
+    if (document.hidden) {
+      if (source) source.close();
+      source = null;
+    } else if (!source) {
+      source = new EventSource(root + "/events");
+      source.addEventListener("open", () => { say("This page follows what happens."); });
+      source.addEventListener("changed", () => renew(location.href));
+      source.addEventListener("error", () => {
+        say("The console does not answer. Is it still running?");
+      });
+      source.addEventListener("over", () => {
+        source.close();
+        document.removeEventListener("visibilitychange", look);
+        say("The session is over. The terminal shows a new address.");
+      });
+    }
+  }
+
+  function look() {
+    follow();
+    if (!document.hidden) renew(location.href);
+  }
+
+  function say(words) {
+    if (state.textContent !== words) state.textContent = words;
+  }
+
   if (state && window.EventSource) {
-    const source = new EventSource(root + "/events");
-    source.addEventListener("open", () => { state.textContent = "This page follows what happens."; });
-    source.addEventListener("changed", () => renew(location.href));
-    source.addEventListener("over", () => {
-      source.close();
-      state.textContent = "The session is over. The terminal shows a new address.";
-    });
-    source.addEventListener("error", () => {
-      state.textContent = "The console does not answer. Is it still running?";
-    });
+    document.addEventListener("visibilitychange", look);
+    follow();
   }
 
   for (const form of document.querySelectorAll("form[data-instant]")) {
