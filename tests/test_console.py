@@ -25,8 +25,10 @@ from heterofedsyn.protocol.study import Study
 from heterofedsyn.site.consent import recorded
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.listening import agent_listens
+from heterofedsyn.site.peers import Peers
 from heterofedsyn.site.selfcheck import keep_checked, read_checked
 from heterofedsyn.site.settings import SiteSettings
+from hidden_support import hidden_study, make_sites
 from site_support import NOW, WHO, approved_study, make_site, make_study
 
 pytestmark = pytest.mark.thorough
@@ -276,6 +278,26 @@ def test_the_console_is_no_way_around_caps_and_schemas(
         form = {"token": caller.token, "key": key_of(name), "who": WHO}
         caller.ask("studies/approve", form)
     assert consents(settings) == []
+
+
+def test_a_study_that_hides_answers_is_approved_only_among_confirmed_keys(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    own, study = sites["elmwood"], hidden_study(sites)
+    page = put(own, study)
+    confirmed = Peers.load(own.folder)
+    Peers().save(own.folder)
+    with running(steward(own)) as (_, address, _logged):
+        caller = entered(address)
+        shown = caller.ask(page).text
+        assert "Roster" in shown
+        assert "If each answer is seen by itself" in shown
+        assert "Approve this study" not in shown
+        confirmed.save(own.folder)
+        assert f"Approved by {WHO}" in approve(caller, study, page)
+        decided = f"studies/decided/{key_of(study.fingerprint)}"
+        form = {**caller.ask(decided).fields(), "how": "withdraw", "sure": "yes"}
+        caller.ask("studies/withdraw", form)
+        assert "Approve" not in caller.ask(decided).text  # consent to such a study is given once
 
 
 def test_consent_is_withdrawn_only_if_it_is_meant(caller: Caller, settings: SiteSettings) -> None:
