@@ -798,6 +798,7 @@ COMMANDS = [
     ("schema", "fingerprint"),
     ("ask",),
     ("export",),
+    ("console",),
     ("audit",),
     ("bench",),
     ("bench", "audit"),

@@ -48,8 +48,8 @@ def console(
 ) -> None:
     """Look and decide in the browser.
 
-    At a site it is the steward's: studies, consent, ledger, receipts. With --study-folder or --kit
-    it is the coordinator's. The address that is printed opens it once; Ctrl-C ends it.
+    At a site it is the steward's: studies, consent, ledger, receipts. It is the coordinator's if a
+    folder of studies or a kit is named. The address that is printed opens it once; Ctrl-C ends it.
     """
     for name in ("starlette", "uvicorn", "jinja2", "python_multipart"):
         if find_spec(name) is None:
