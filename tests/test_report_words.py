@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import math
 import re
 from pathlib import Path
@@ -84,7 +83,7 @@ def test_every_column_gets_exactly_one_verdict(release: Path, page: str) -> None
         assert sum(f"<strong>{name}</strong>" in group for group in said) == 1
 
 
-def test_all_pairs_to_trust_and_all_rules_are_on_the_page(release: Path, page: str) -> None:
+def test_all_pairs_to_trust_are_on_the_page(release: Path, page: str) -> None:
     made = load(release)
     trusted = trusted_pairs(made)
     folded = r"<summary>All (\d+) pairs that can be trusted</summary>(.*?)</details>"
@@ -92,8 +91,6 @@ def test_all_pairs_to_trust_and_all_rules_are_on_the_page(release: Path, page: s
     if len(trusted) > MOST_NAMED:
         ((many, rows),) = listed
         assert int(many) == len(trusted) == rows.count("<tr>") - 1
-    for rule in made.schema.rules:
-        assert html.escape(rule.words) in page
 
 
 def test_a_chapter_for_boards_has_the_headings_of_their_page(release: Path, page: str) -> None:
