@@ -8,9 +8,11 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -18,6 +20,7 @@ import pytest
 from heterofedsyn import FederatedSynthesizer, Release, Schema
 from heterofedsyn._files import cache_of
 from heterofedsyn.cli.app import run
+from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.questions import kept, replicates
 from heterofedsyn.hub.questions.replicates import Replicate, draw_replicate, world
@@ -133,6 +136,18 @@ def test_replicates_behind_answers_are_those_for_analyses(release: Release, cach
     tables = release.replicates(FEW, cache=cache, watch=told.append)
     assert not told
     assert tables == [draw_replicate(release.schema, release.model, n, 0).table for n in range(FEW)]
+
+
+@pytest.mark.parametrize("total", [10**12, 10**9])
+def test_a_release_that_tells_of_too_many_is_refused_before_work(
+    release: Release, total: int
+) -> None:
+    vast = replace(release, run=msgspec.structs.replace(release.run, noisy_total=total))
+    with pytest.raises(UsageError, match=f"tells of {total:,} records"):
+        vast.replicates(FEW)
+    if total > kept.MOST_TOLD_OF:
+        with pytest.raises(UsageError, match=f"tells of {total:,} records"):
+            vast.answer(SQL, replicates=FEW)
 
 
 def test_it_is_told_how_many_are_drawn(

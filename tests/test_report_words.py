@@ -21,7 +21,7 @@ from heterofedsyn.hub.release.differences import AttributeDifference, SiteSummar
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol.about import About
 from heterofedsyn.report import Agreed, board_report, public_report
-from heterofedsyn.report.board import EPSILONS, STUDIES
+from heterofedsyn.report.board import EPSILONS, STUDIES, board_sections
 from heterofedsyn.report.chances import (
     formula_of,
     in_hundred,
@@ -31,6 +31,7 @@ from heterofedsyn.report.chances import (
 )
 from heterofedsyn.report.glossary import TERMS
 from heterofedsyn.report.sites import marked
+from heterofedsyn.report.summary import MOST_NAMED
 from heterofedsyn.report.verdicts import (
     CAREFUL,
     Word,
@@ -80,6 +81,21 @@ def test_every_column_gets_exactly_one_verdict(release: Path, page: str) -> None
     said = re.findall(r'<div class="marked (?:good|rough|poor)">.*?</div>', page, re.S)
     for name in (each.name for each in made.schema.columns):
         assert sum(f"<strong>{name}</strong>" in group for group in said) == 1
+
+
+def test_all_pairs_to_trust_are_on_the_page(release: Path, page: str) -> None:
+    made = load(release)
+    trusted = trusted_pairs(made)
+    folded = r"<summary>All (\d+) pairs that can be trusted</summary>(.*?)</details>"
+    listed = re.findall(folded, page, re.S)
+    if len(trusted) > MOST_NAMED:
+        ((many, rows),) = listed
+        assert int(many) == len(trusted) == rows.count("<tr>") - 1
+
+
+def test_a_chapter_for_boards_has_the_headings_of_their_page(release: Path, page: str) -> None:
+    for section in board_sections(load(release)):
+        assert f'<h3 class="part">{section.title}</h3>' in page
 
 
 def test_what_is_not_measured_has_a_verdict_too(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ class Document:
 
 def main(root: Path, out: Path) -> int:
     """Build the site, or say which links are broken."""
-    reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    reader = reader_of_pages()
     documents = collect(reader, root)
     broken = [line for each in documents.values() for line in check(each, documents, root)]
     for line in broken:
@@ -75,6 +75,11 @@ def main(root: Path, out: Path) -> int:
     write(reader, documents, root, out)
     print(f"{len(documents)} pages in {out}/index.html")
     return 0
+
+
+def reader_of_pages() -> MarkdownIt:
+    """Reads documents as GitHub does, raw HTML apart."""
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 
 def collect(reader: MarkdownIt, root: Path) -> dict[str, Document]:

@@ -82,23 +82,7 @@ def report(
         raise UsageError("--for board needs the release alone; leave out --real")
     if key and not receipt:
         raise UsageError("--key needs --receipt, the file that the key has signed")
-    inside = release_around(out)
-    if inside is not None and (audience or receipt):
-        raise UsageError(
-            f"--out {out} lies in a release, which is published as a whole; keep a page for a "
-            "board, or with receipts, somewhere else"
-        )
-    if inside is not None and real:
-        raise UsageError(
-            f"--out {out} lies in a release, which is published as a whole; keep the internal form "
-            "somewhere else"
-        )
-    if inside is not None and inside != folder.resolve():
-        raise UsageError(
-            f"--out {out} lies in another release than {folder}; name a place outside of it"
-        )
-    if inside is not None and out.resolve() != inside / REPORT:
-        raise UsageError(f"--out {out} lies in a release, where a page is called {REPORT}")
+    _check_place(folder, out, REPORT, board=bool(audience or receipt), internal=bool(real))
     check_file(out, ".html", overwrite=overwrite)
     check_drawing()
     agreed = _agreed(folder, receipt or [], key or [])
@@ -119,6 +103,31 @@ def report(
         )
     form = "internal form, with private rows: do not publish" if real else "public form"
     note(f"{'page for a board' if audience else form}, in {out}")
+
+
+def _check_place(folder: Path, out: Path, name: str, *, board: bool, internal: bool) -> None:
+    """Refuse a page that would lie in a release, which is published, and is not its own.
+
+    Args:
+        name: of the page that a release has.
+    """
+    inside = release_around(out)
+    if inside is not None and board:
+        raise UsageError(
+            f"--out {out} lies in a release, which is published as a whole; keep a page for a "
+            "board, or with receipts, somewhere else"
+        )
+    if inside is not None and internal:
+        raise UsageError(
+            f"--out {out} lies in a release, which is published as a whole; keep the internal form "
+            "somewhere else"
+        )
+    if inside is not None and inside != folder.resolve():
+        raise UsageError(
+            f"--out {out} lies in another release than {folder}; name a place outside of it"
+        )
+    if inside is not None and out.resolve() != inside / name:
+        raise UsageError(f"--out {out} lies in a release, where a page is called {name}")
 
 
 def _agreed(folder: Path, receipts: Sequence[Path], keys: Sequence[str]) -> list[Agreed]:

@@ -30,8 +30,12 @@ from heterofedsyn.cli._show import say, say_json
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from heterofedsyn.hub.release import Release
     from heterofedsyn.marginals import Counts
     from heterofedsyn.schema import EncodedTable, Fit
+    from heterofedsyn.simulate.synthesizer import FederatedSynthesizer
 
 SITES = 5
 SPLIT = "uniform"
@@ -129,13 +133,11 @@ def simulate(
     Noise comes from the operating system unless --seed is given.
     """
     from heterofedsyn._words import count
-    from heterofedsyn.cli._show import note, pace, show_round
+    from heterofedsyn.cli._show import note, show_round
     from heterofedsyn.cli.report import write_report
     from heterofedsyn.hub import make_method
     from heterofedsyn.hub.release import check_rows, check_target
-    from heterofedsyn.privacy.budget import large_delta
-    from heterofedsyn.simulate.split import MOST_SITES
-    from heterofedsyn.simulate.synthesizer import FederatedSynthesizer, name_sites
+    from heterofedsyn.simulate.synthesizer import FederatedSynthesizer
 
     if max_rows_per_unit is not None and unit is None:
         raise UsageError("--max-rows-per-unit needs --unit, the column that identifies a person")
@@ -165,40 +167,32 @@ def simulate(
     if site_column is not None and (site or not (sites is None and split is None)):
         raise UsageError("--site-column deals out --data; leave out --site, --sites and --split")
     pools = make_method(method).pools
+    tables: Mapping[str, EncodedTable | Counts]
     if site:
-        locations = _locations(site)
-        counted = synthesizer.count_sites(locations, lambda name: pace(f"reading {name}"))
-        for name, holder in counted.items():
-            own = [*locations.values()] if pools else [locations[name]]
-            synthesizer.check_fit(name, holder.fit, own, allow=allow_misfits)
-            _note_misfits(name, holder.fit)
-        tables: dict[str, EncodedTable | Counts] = {
-            name: holder.counts for name, holder in counted.items()
-        }
+        tables = _of_sites(synthesizer, site, pools=pools, allow=allow_misfits)
     elif site_column is not None:
-        column = synthesizer.site_column(*_site_column(site_column))
-        whole = synthesizer.encode(data or [], pace("reading"), dealt_by=column)
-        synthesizer.check_fit("data", whole, data or [], allow=allow_misfits)
-        _note_misfits("data", whole)
-        tables = {**synthesizer.deal(whole, column)}
+        tables = _of_column(synthesizer, data or [], site_column, allow=allow_misfits)
     else:
         many = SITES if sites is None else sites
-        synthesizer.check_sites([*name_sites(range(min(many, MOST_SITES)))])
-        whole = synthesizer.encode(data or [], pace("reading"))
-        synthesizer.check_fit("data", whole, data or [], allow=allow_misfits)
-        _note_misfits("data", whole)
-        dealt = synthesizer.split(whole, many, split or SPLIT)
-        tables = {"pooled": whole.table} if pools else name_sites(dealt)
+        way = split or SPLIT
+        tables = _of_split(synthesizer, data or [], many, way, pools=pools, allow=allow_misfits)
     note(f"study over {'the pooled rows' if pools else count(len(tables), 'site')} with {method}")
     synthesizer.fit_encoded(tables, watch=show_round)
     synthesizer.save(out, rows=rows, overwrite=overwrite, safe_csv=safe_csv)
     write_report(out)
-    release = synthesizer.release
-    drawn = release.usual_rows if rows is None else rows
+    drawn = synthesizer.release.usual_rows if rows is None else rows
+    _tell(synthesizer.release, out, drawn, as_json=as_json)
+
+
+def _tell(release: Release, out: Path, drawn: int, *, as_json: bool) -> None:
+    """What was made, and what is promised of it."""
+    from heterofedsyn._words import count
+    from heterofedsyn.privacy.budget import large_delta
+
     if as_json:
         summary = {
             "out": str(out),
-            "method": method,
+            "method": release.run.method,
             "rows": drawn,
             "epsilon": release.privacy.epsilon,
             "delta": release.privacy.delta,
@@ -215,6 +209,56 @@ def simulate(
     for remark in release.run.remarks:
         if remark not in warned:
             say(f"remark: {remark}")
+
+
+def _of_sites(
+    synthesizer: FederatedSynthesizer, texts: list[str], *, pools: bool, allow: bool
+) -> dict[str, Counts]:
+    """What is counted at each site that was named."""
+    from heterofedsyn.cli._show import pace
+
+    locations = _locations(texts)
+    counted = synthesizer.count_sites(locations, lambda name: pace(f"reading {name}"))
+    for name, holder in counted.items():
+        own = [*locations.values()] if pools else [locations[name]]
+        synthesizer.check_fit(name, holder.fit, own, allow=allow)
+        _note_misfits(name, holder.fit)
+    return {name: holder.counts for name, holder in counted.items()}
+
+
+def _of_column(
+    synthesizer: FederatedSynthesizer, data: list[str], text: str, *, allow: bool
+) -> dict[str, EncodedTable]:
+    """The rows of each site that a column names."""
+    from heterofedsyn.cli._show import pace
+
+    column = synthesizer.site_column(*_site_column(text))
+    whole = synthesizer.encode(data, pace("reading"), dealt_by=column)
+    synthesizer.check_fit("data", whole, data, allow=allow)
+    _note_misfits("data", whole)
+    return {**synthesizer.deal(whole, column)}
+
+
+def _of_split(
+    synthesizer: FederatedSynthesizer,
+    data: list[str],
+    many: int,
+    split: str,
+    *,
+    pools: bool,
+    allow: bool,
+) -> dict[str, EncodedTable]:
+    """Rows dealt to so many sites."""
+    from heterofedsyn.cli._show import pace
+    from heterofedsyn.simulate.split import MOST_SITES
+    from heterofedsyn.simulate.synthesizer import name_sites
+
+    synthesizer.check_sites([*name_sites(range(min(many, MOST_SITES)))])
+    whole = synthesizer.encode(data, pace("reading"))
+    synthesizer.check_fit("data", whole, data, allow=allow)
+    _note_misfits("data", whole)
+    dealt = synthesizer.split(whole, many, split)
+    return {"pooled": whole.table} if pools else name_sites(dealt)
 
 
 def _locations(texts: list[str]) -> dict[str, str]:

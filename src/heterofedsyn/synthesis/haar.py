@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,29 +24,67 @@ def rebuild_haar(
     from heterofedsyn.synthesis._haar_kernel import posterior_means
 
     spread, calm, edge = prior
+
+    def mean(nodes: Nodes, noisy: Noisy) -> Floats:
+        difference = np.empty_like(nodes.masses)
+        posterior_means(
+            nodes.masses,
+            nodes.smooth(nodes.masses),
+            noisy.values,
+            float(np.sqrt(noisy.variance)),
+            spread * calm**nodes.level,
+            edge,
+            difference,
+        )
+        return difference
+
+    return descend(levels, possible, total, mean)
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """Nodes of one level on the way down.
+
+    Attributes:
+        masses: how many records each has.
+        left, right: how many of the values that a row can have are below each of its children.
+        block: values below a node, those that pad included.
+    """
+
+    level: int
+    masses: Floats
+    left: Floats
+    right: Floats
+    block: int
+
+    def smooth(self, masses: Floats) -> Floats:
+        """The difference of every node if nothing stands out in it and these are its records."""
+        even = masses * (self.left - self.right) / np.maximum(self.left + self.right, 1)
+        bend = np.clip(slope(masses, self.left + self.right, self.block) / 4, -masses, masses)
+        return np.clip(even + bend, -masses, masses)
+
+
+def descend(
+    levels: Sequence[Noisy],
+    possible: Integers,
+    total: float,
+    difference: Callable[[Nodes, Noisy], Floats],
+) -> Floats:
+    """Counts of values that add up to the total: each node divides its records among two children.
+
+    Args:
+        difference: left minus right of every node of a level, given what was measured there.
+    """
     leaves = 2 ** len(levels)
     size = possible.size
     real = np.append(possible, np.zeros(leaves - size, np.int64))
     masses = np.array([total])
     for level, noisy in enumerate(levels):
-        block = leaves >> level
         children = real.reshape(2 * masses.size, -1).sum(axis=1).astype(np.float64)
         left, right = children[0::2], children[1::2]
-        expected = masses * (left - right) / np.maximum(left + right, 1)
-        expected += np.clip(slope(masses, left + right, block) / 4, -masses, masses)
-        expected = np.clip(expected, -masses, masses)
-        difference = np.empty_like(masses)
-        posterior_means(
-            masses,
-            expected,
-            noisy.values,
-            float(np.sqrt(noisy.variance)),
-            spread * calm**level,
-            edge,
-            difference,
-        )
-        difference = np.where(right == 0, masses, np.where(left == 0, -masses, difference))
-        masses = np.stack([(masses + difference) / 2, (masses - difference) / 2], axis=1).ravel()
+        own = difference(Nodes(level, masses, left, right, leaves >> level), noisy)
+        own = np.where(right == 0, masses, np.where(left == 0, -masses, own))
+        masses = np.stack([(masses + own) / 2, (masses - own) / 2], axis=1).ravel()
     counts: Floats = np.maximum(masses[:size], 0.0)
     return counts
 

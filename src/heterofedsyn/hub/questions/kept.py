@@ -28,6 +28,7 @@ from heterofedsyn._words import count
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.questions.replicates import SEED, Replicate, draw_replicate
+from heterofedsyn.hub.release import MOST_RELEASED
 from heterofedsyn.hub.release.model_file import digest, pack
 from heterofedsyn.hub.release.sampling import CHUNK, draw
 from heterofedsyn.schema import EncodedTable, Schema, decode
@@ -40,6 +41,9 @@ MOST_DRAWN = 25_000
 
 MOST_KEPT = 2**31
 """Bytes of all replicates on disk; those not used for longest go first."""
+
+MOST_TOLD_OF = 10_000_000_000
+"""Records, so that a few bytes from a stranger do not become hours of work."""
 
 MOST_REPLICATES = 1_000
 FORMAT = 2
@@ -84,6 +88,11 @@ class Drawn:
     def __post_init__(self) -> None:
         if not 1 <= self.replicates <= MOST_REPLICATES:
             raise UsageError(f"replicates ({self.replicates}) must be in 1..{MOST_REPLICATES}")
+        if self.total > MOST_TOLD_OF:
+            raise UsageError(
+                f"the release tells of {self.total:,} records, and questions are answered about at "
+                f"most {MOST_TOLD_OF:,}; release.accuracy gives its tables"
+            )
 
     def empty(self) -> pa.Table:
         """The synthetic table without rows."""
@@ -105,6 +114,11 @@ class Drawn:
         Args:
             rows: of each; those of its world unless given.
         """
+        if rows is None and self.total > MOST_RELEASED:
+            raise UsageError(
+                f"the release tells of {self.total:,} records; say how many rows a replicate has, "
+                f"at most {MOST_RELEASED:,}"
+            )
         columns = self.empty().column_names
         if seed == SEED and rows is None and max(self._weights) == 1 < self.replicates:
             return [replicate.table for replicate in self.tables(columns)][1:]

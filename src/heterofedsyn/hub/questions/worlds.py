@@ -23,7 +23,7 @@ from heterofedsyn.synthesis.consistency import norm_sub
 from heterofedsyn.synthesis.denoise import FLOOR, ROUNDS_WITH_ZEROS, SMALLEST_TOTAL, double_centred
 from heterofedsyn.synthesis.estimates import Estimates, missing_apart
 from heterofedsyn.synthesis.grid import grouped
-from heterofedsyn.synthesis.haar import slope
+from heterofedsyn.synthesis.haar import Nodes, descend
 from heterofedsyn.synthesis.hierarchy import rebuild_tiers
 from heterofedsyn.synthesis.zeros import Mask, fitted, possible_cells
 
@@ -182,30 +182,17 @@ def drawn_haar(
         known: the mean itself.
     """
     spread, calm, edge = prior
-    leaves = 2 ** len(levels)
-    real, padded = np.zeros(leaves, np.int64), np.zeros(leaves)
-    real[: possible.size], padded[: known.size] = possible, known
-    masses = np.array([total])
-    for level, noisy in enumerate(levels):
-        children = real.reshape(2 * masses.size, -1).sum(axis=1).astype(np.float64)
-        left, right = children[0::2], children[1::2]
-        ours = padded.reshape(masses.size, -1).sum(axis=1)
-        both = (left > 0) & (right > 0)
-        smooth = _smooth(ours, left, right, leaves >> level)
-        rough = _roughness((noisy.values - smooth)[both], ours[both], noisy.variance)
-        node = _Node(masses, _smooth(masses, left, right, leaves >> level), rough * masses, noisy)
-        drawn = node.difference(spread * calm**level, edge, rng)
-        drawn = np.where(right == 0, masses, np.where(left == 0, -masses, drawn))
-        masses = np.stack([(masses + drawn) / 2, (masses - drawn) / 2], axis=1).ravel()
-    counts: Floats = np.maximum(masses[: possible.size], 0.0)
-    return counts
+    padded = np.append(known, np.zeros(2 ** len(levels) - known.size))
 
+    def drawn(nodes: Nodes, noisy: Noisy) -> Floats:
+        ours = padded.reshape(nodes.masses.size, -1).sum(axis=1)
+        both = (nodes.left > 0) & (nodes.right > 0)
+        apart = (noisy.values - nodes.smooth(ours))[both]
+        rough = _roughness(apart, ours[both], noisy.variance) * nodes.masses
+        node = _Node(nodes.masses, nodes.smooth(nodes.masses), rough, noisy)
+        return node.difference(spread * calm**nodes.level, edge, rng)
 
-def _smooth(masses: Floats, left: Floats, right: Floats, block: int) -> Floats:
-    """The difference of every node if nothing stands out in it."""
-    even = masses * (left - right) / np.maximum(left + right, 1)
-    bend = np.clip(slope(masses, left + right, block) / 4, -masses, masses)
-    return np.clip(even + bend, -masses, masses)
+    return descend(levels, possible, total, drawn)
 
 
 def _roughness(apart: Floats, masses: Floats, variance: float) -> float:
