@@ -28,6 +28,9 @@ MOST_LETTERS = 4_000
 MOST_ROWS = 500
 """Of one table on a page."""
 
+NEW_LINE = Markup("\n")
+"""Between lines of a text that one may write in; text of others has none on a page."""
+
 _PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9/._=?&%-]*|")
 _STATIC = {
     "console.css": "text/css",
