@@ -37,8 +37,17 @@ def coordinator(folder: Path, kit: Path | None) -> Role:
             **coordinator_plan.actions(desk),
             **coordinator_releases.actions(desk),
         },
-        state=lambda: f"{_looks(desk.folder)}|{desk.planner.turn}",
+        state=lambda: _state(desk),
     )
+
+
+def _state(desk: CoordinatorDesk) -> str:
+    """Changes with the folder, with what is worked out, and with what the federation says."""
+    follower = desk.follower
+    if follower is not None:
+        follower.still_here()
+    running = 0 if follower is None else follower.turn
+    return f"{_looks(desk.folder)}|{desk.planner.turn}|{running}"
 
 
 def _looks(folder: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -10,6 +11,7 @@ from threading import Lock
 from starlette.exceptions import HTTPException
 
 from heterofedsyn._files import read_whole
+from heterofedsyn.console.follower import Follower, of_kit
 from heterofedsyn.console.planner import Planner
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.hub.release import Release, load
@@ -19,6 +21,9 @@ from heterofedsyn.schema import Schema
 
 MOST_FILES = 500
 """Of one kind that are looked at."""
+
+MOST_KEPT = 20
+"""Releases that are kept in memory."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -35,6 +40,11 @@ class CoordinatorDesk:
         self.folder, self.kit = folder, kit
         self.turn = Lock()
         self._releases: dict[str, tuple[int, Release]] = {}
+
+    @cached_property
+    def follower(self) -> Follower | None:
+        """Who asks the federation how far studies are; nobody without a kit."""
+        return None if self.kit is None else Follower(of_kit(self.kit))
 
     @cached_property
     def planner(self) -> Planner:
@@ -83,8 +93,19 @@ class CoordinatorDesk:
         known = self._releases.get(name)
         if known is None or known[0] != changed:
             known = changed, load(folder)
-            self._releases = {name: known}
+            while len(self._releases) >= MOST_KEPT:
+                self._releases.pop(next(iter(self._releases)), None)
+            self._releases[name] = known
         return known[1]
+
+    def releases_of(self, study: Study) -> list[str]:
+        """The names of releases that came of a study."""
+        found = []
+        for name in self.releases()[:MOST_KEPT]:
+            with suppress(HeterofedsynError):  # it is told of on its own page
+                if self.release(name).run.study == study.fingerprint:
+                    found.append(name)
+        return found
 
     def place(self, name: str, ending: str = "") -> Path:
         """Where something of that name lies; not found if there is nothing."""

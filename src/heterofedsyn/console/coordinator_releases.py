@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
@@ -24,14 +25,24 @@ MOST_FILE_BYTES = 2**28
 """Of a file that a page gives; larger ones are taken from the folder."""
 
 REPORTS = {"report": public_report, "board": board_report}
+_ASKED = "what was asked of"
 _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]+)">')
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question and what came of it."""
+
+    question: str
+    answer: Section | None = None
+    problem: str = ""
 
 
 def views(desk: CoordinatorDesk) -> Mapping[str, Show]:
     """The pages about releases."""
     return {
         "releases": lambda visit: _releases(visit, desk),
-        "releases/{name}": lambda visit: _release(visit, desk, visit.part("name")),
+        "releases/{name}": lambda visit: _release(visit, desk),
         "releases/{name}/page/{kind}": lambda visit: _report(visit, desk),
         "releases/{name}/export/{kind}": lambda visit: _export(visit, desk),
         "releases/{name}/file/{file}": lambda visit: _file(visit, desk),
@@ -55,15 +66,12 @@ def _releases(visit: Visit, desk: CoordinatorDesk) -> Response:
     return visit.page("coordinator_releases.html", "Releases", releases=found, folder=desk.folder)
 
 
-def _release(
-    visit: Visit,
-    desk: CoordinatorDesk,
-    name: str,
-    asked: str = "",
-    answer: Section | None = None,
-    problem: str = "",
-) -> Response:
+def _release(visit: Visit, desk: CoordinatorDesk) -> Response:
+    """One release, with the question that was asked of it last."""
+    name = visit.part("name")
     release = desk.release(name)
+    kept = visit.session.kept.get(f"{_ASKED} {name}")
+    asked = kept if isinstance(kept, Asked) else Asked("")
     facts = Points(tuple((word.capitalize(), text) for word, text in facts_of(release)[:-1]))
     column = release.schema.label or release.schema.domain.names[0]
     usual = f"SELECT {_quoted(column)}, count(*) FROM release GROUP BY {_quoted(column)}"
@@ -72,9 +80,9 @@ def _release(
         release.run.said_about.title or name,
         name=name,
         about=Section("release", "The release", (facts,)),
-        asked=asked or usual,
-        answer=answer,
-        problem=problem,
+        asked=asked.question or usual,
+        answer=asked.answer,
+        problem=asked.problem,
         newline=NEW_LINE,
         exports=list(EXPORTS),
         files=_files(desk.place(name)),
@@ -151,9 +159,11 @@ def _ask(visit: Visit, form: Form, desk: CoordinatorDesk) -> Response:
         with desk.turn:
             answer = desk.release(name).answer(question, cache=cache_of("ask"))
     except HeterofedsynError as error:
-        return _release(visit, desk, name, question, problem=str(error))
+        visit.session.kept[f"{_ASKED} {name}"] = Asked(question, problem=str(error))
+        return visit.go(f"releases/{name}")
     words = len(answer.shown_head) - 4
     table = Table(answer.title, tuple(answer.shown_head), tuple(map(tuple, answer.shown())), words)
     notes = Points(tuple((f"{place}", note) for place, note in enumerate(answer.notes, start=1)))
     found = Section("answer", "Answer", (table, notes) if answer.cells else (notes,))
-    return _release(visit, desk, name, question, found)
+    visit.session.kept[f"{_ASKED} {name}"] = Asked(question, found)
+    return visit.go(f"releases/{name}")

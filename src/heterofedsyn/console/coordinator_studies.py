@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from starlette.responses import Response
 
@@ -30,6 +30,7 @@ from heterofedsyn.report.blocks import Block, Facts, Section, Table, Text, Warn
 from heterofedsyn.schema import Schema
 from heterofedsyn.site.promise import promise
 
+_WRITTEN = "what was written of a new study"
 Kind = TypeVar("Kind", int, float)
 
 TEXTS = ("title", "purpose", "contact", "ethics_approval", "expires")
@@ -53,9 +54,7 @@ def views(desk: CoordinatorDesk) -> Mapping[str, Show]:
     """The pages about studies."""
     return {
         "": lambda visit: _studies(visit, desk),
-        "new": lambda visit: _worded(
-            visit, desk, {n: visit.query(n, u) for n, u in FIELDS.items()}
-        ),
+        "new": lambda visit: _worded(visit, desk),
         "studies/{name}": lambda visit: _study(visit, desk),
         "studies/{name}/file": lambda visit: download(
             desk.bytes_of(visit.part("name")), f"{visit.part('name')}.toml", "application/toml"
@@ -106,9 +105,31 @@ def _study(visit: Visit, desk: CoordinatorDesk) -> Response:
         sections=_sections(study),
         groups=list(enumerate(aloud(study.fingerprint).split(), start=1)),
         kit=desk.kit,
+        folder=desk.folder,
+        **_running(study, desk),
         over=_words(study, datetime.now(UTC))[1],
-        released=name in desk.releases(),
+        releases=desk.releases_of(study),
     )
+
+
+def _running(study: Study, desk: CoordinatorDesk) -> dict[str, Any]:
+    """Sites and rounds as the federation says, where there is a kit to ask it with."""
+    if desk.follower is None:
+        return {"sites": None, "running": "", "problem": ""}
+    found = desk.follower.look(study)
+    if found.status is None:
+        waiting = "" if found.problem else "The federation is being asked; reload to see more."
+        return {"sites": None, "running": waiting, "problem": found.problem}
+    status = found.status
+    words = [f"Job {status.job}: {status.status}." if status.job else "It was not run yet."]
+    if status.progress is not None:
+        words.append(
+            sentence(": ".join(filter(None, (status.progress.state, status.progress.message))))
+        )
+    table = Table(
+        "Sites and rounds", tuple(status.head), tuple(map(tuple, status.lines)), len(status.head)
+    )
+    return {"sites": table, "running": " ".join(words), "problem": ""}
 
 
 def _sections(study: Study) -> list[Section]:
@@ -149,10 +170,12 @@ def _sections(study: Study) -> list[Section]:
     ]
 
 
-def _worded(
-    visit: Visit, desk: CoordinatorDesk, given: Mapping[str, str], problem: str = ""
-) -> Response:
-    """The form of a study, with what was written in it before."""
+def _worded(visit: Visit, desk: CoordinatorDesk) -> Response:
+    """The form of a study, with what a plan says or what was written in it before."""
+    given = {name: visit.query(name, usual) for name, usual in FIELDS.items()}
+    kept, problem = visit.session.kept.get(_WRITTEN), ""
+    if visit.query("again") and isinstance(kept, tuple):
+        given, problem = kept
     return visit.page(
         "coordinator_new.html",
         "New study",
@@ -178,7 +201,8 @@ def _make(visit: Visit, form: Form, desk: CoordinatorDesk) -> Response:
         with desk.turn:
             study.save(desk.new_place(given["name"]))
     except HeterofedsynError as error:
-        return _worded(visit, desk, given, str(error))
+        visit.session.kept[_WRITTEN] = given, str(error)
+        return visit.go("new?again=1")
     visit.say(f"The study is in {given['name']}.toml; send the file to every steward.")
     return visit.go(f"studies/{given['name']}")
 
