@@ -1,28 +1,18 @@
-"""The coordinator's pages: the studies of one folder, in the words that stewards see."""
+"""The coordinator's pages: plan, study, sites and rounds, release, questions and exports."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
-from starlette.responses import Response
-
-from heterofedsyn._words import aloud
-from heterofedsyn.console.pages import Role, Visit
-from heterofedsyn.errors import HeterofedsynError
-from heterofedsyn.protocol.study import Study
+from heterofedsyn.console import (
+    coordinator_plan,
+    coordinator_releases,
+    coordinator_studies,
+)
+from heterofedsyn.console.coordinator_desk import CoordinatorDesk
+from heterofedsyn.console.pages import Role
 from heterofedsyn.site.owner import check_owner
-
-MOST_STUDIES = 200
-
-
-@dataclass(frozen=True)
-class Hub:
-    """What the coordinator of one folder looks at."""
-
-    folder: Path
-    kit: Path | None
 
 
 def coordinator(folder: Path, kit: Path | None) -> Role:
@@ -33,27 +23,31 @@ def coordinator(folder: Path, kit: Path | None) -> Role:
     """
     for place in filter(None, (folder, kit)):
         check_owner(place)
-    hub = Hub(folder.resolve(), kit)
+    desk = CoordinatorDesk(folder.resolve(), kit)
     return Role(
         name="Coordinator",
-        links=(("", "Studies"),),
-        views={"": lambda visit: _studies(visit, hub)},
-        actions={},
-        state=lambda: _looks(hub.folder),
+        links=(("", "Studies"), ("plan", "Plan"), ("new", "New study"), ("releases", "Releases")),
+        views={
+            **coordinator_studies.views(desk),
+            **coordinator_plan.views(desk),
+            **coordinator_releases.views(desk),
+        },
+        actions={
+            **coordinator_studies.actions(desk),
+            **coordinator_plan.actions(desk),
+            **coordinator_releases.actions(desk),
+        },
+        state=lambda: _state(desk),
     )
 
 
-def _studies(visit: Visit, hub: Hub) -> Response:
-    """Every study file of the folder, with the fingerprint to read out to stewards."""
-    found = []
-    for path in sorted(hub.folder.glob("*.toml"))[:MOST_STUDIES]:
-        try:
-            study = Study.load(path)
-        except HeterofedsynError:
-            continue  # a schema, or something else
-        about = study.plan.said_about.worded
-        found.append((path.name, study.plan, about, aloud(study.fingerprint).split()))
-    return visit.page("coordinator_studies.html", "Studies", studies=found, folder=hub.folder)
+def _state(desk: CoordinatorDesk) -> str:
+    """Changes with the folder, with what is worked out, and with what the federation says."""
+    follower = desk.follower
+    if follower is not None:
+        follower.still_here()
+    running = 0 if follower is None else follower.turn
+    return f"{_looks(desk.folder)}|{desk.planner.turn}|{running}"
 
 
 def _looks(folder: Path) -> str:

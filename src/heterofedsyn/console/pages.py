@@ -31,6 +31,9 @@ MOST_SAID = 20
 MOST_ROWS = 500
 """Of one table on a page."""
 
+NEW_LINE = Markup("\n")
+"""Between lines of a text that one may write in; text of others has none on a page."""
+
 _PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9/._=?&%-]*|")
 _STATIC = {
     "console.css": "text/css",

@@ -146,15 +146,7 @@ def status(
 
 def _show_status(found: StudyStatus) -> None:
     """Sites and rounds as a table, and below it every round."""
-    numbers = [number for number, _ in found.rounds]
-    show_table(
-        f"study {found.study}",
-        ["site", "last seen", *(_heading(number, label) for number, label in found.rounds)],
-        [
-            [seen.site, seen.words, *(found.cell(seen.site, number) for number in numbers)]
-            for seen in found.sites
-        ],
-    )
+    show_table(f"study {found.study}", found.head, found.lines)
     if found.job is None:
         say("the server knows no job of this study; start it with `study run`")
         return
@@ -164,10 +156,6 @@ def _show_status(found: StudyStatus) -> None:
         say(_line(done))
     if progress:
         say(f"{progress.state}{': ' if progress.message else ''}{progress.message}")
-
-
-def _heading(number: int, label: str) -> str:
-    return label if number == 0 else f"{number} {label}"
 
 
 class Shown:

@@ -70,7 +70,9 @@
       }
       clearTimeout(waiting);
       waiting = setTimeout(() => {
-        renew(form.action + "?" + new URLSearchParams(new FormData(form)));
+        const address = form.action + "?" + new URLSearchParams(new FormData(form));
+        history.replaceState(null, "", address);
+        renew(address);
       }, 150);
     });
   }

@@ -88,6 +88,20 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
         rounds = self.progress.rounds if self.progress else ()
         return tuple(sorted({each.round: each.label for each in rounds}.items()))
 
+    @property
+    def head(self) -> list[str]:
+        """What stands above `lines`."""
+        rounds = (label if number == 0 else f"{number} {label}" for number, label in self.rounds)
+        return ["site", "last seen", *rounds]
+
+    @property
+    def lines(self) -> list[list[str]]:
+        """Every site: when it was heard, and what came of asking it, round by round."""
+        return [
+            [seen.site, seen.words, *(self.cell(seen.site, number) for number, _ in self.rounds)]
+            for seen in self.sites
+        ]
+
     def cell(self, site: str, number: int) -> str:
         """What came of asking a site in a round, in a word or two."""
         rounds = self.progress.rounds if self.progress else ()

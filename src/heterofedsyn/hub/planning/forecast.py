@@ -151,10 +151,7 @@ def forecast(
             for more than sites answer.
         PrivacyRefusal: if the trust model or the budget would not allow it.
     """
-    if not 1 <= rows <= MOST_PLANNED:
-        raise UsageError(f"rows ({rows}) must be in 1..{MOST_PLANNED}")
-    draft = _Draft(schema, plan, method, rows, seed)
-    check_feasible(draft.setting.schema, plan, method)
+    draft = _draft(schema, plan, method, rows, seed)
     findings = draft.findings()
     stages, outlook = draft.stages(findings), draft.outlook(findings)
     columns = column_forecasts(
@@ -190,6 +187,19 @@ def forecast(
             *trust_advice(len(plan.sites), trust, trusts),
         ),
     )
+
+
+def glance(schema: Schema, plan: Plan, method: Method, rows: int, *, seed: int = 0) -> Outlook:
+    """What to expect of one budget and trust model, from fewer runs; see `forecast`."""
+    return _draft(schema, plan, method, rows, seed).elsewhere(plan)
+
+
+def _draft(schema: Schema, plan: Plan, method: Method, rows: int, seed: int) -> _Draft:
+    if not 1 <= rows <= MOST_PLANNED:
+        raise UsageError(f"rows ({rows}) must be in 1..{MOST_PLANNED}")
+    draft = _Draft(schema, plan, method, rows, seed)
+    check_feasible(draft.setting.schema, plan, method)
+    return draft
 
 
 class _Draft:

@@ -21,7 +21,7 @@ def trust_words(told: Forecast) -> str:
 
 def budget_lines(told: Forecast) -> list[list[str]]:
     """Expected total variation with other budgets; the one that was asked for is marked."""
-    return [_line(outlook, told.epsilon) for outlook in told.others]
+    return [budget_line(outlook, told.epsilon) for outlook in told.others]
 
 
 def trust_lines(told: Forecast) -> list[list[str]]:
@@ -74,7 +74,8 @@ def mode_words(told: Forecast) -> str:
     return f"mode {outlook.mode}{likely}: {what}{'; ' if why else ''}{why}"
 
 
-def _line(outlook: Outlook, asked: float) -> list[str]:
+def budget_line(outlook: Outlook, asked: float) -> list[str]:
+    """What to expect of one budget; the one that was asked for is marked."""
     return [
         f"{outlook.epsilon:g}{' <' if outlook.epsilon == asked else ''}",
         outlook.mode or "-",

@@ -1,0 +1,142 @@
+"""The folder of a coordinator: schemas, studies and releases, each by the name of its file."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+
+from starlette.exceptions import HTTPException
+
+from heterofedsyn._files import read_whole
+from heterofedsyn.console.follower import Follower, of_kit
+from heterofedsyn.console.planner import Planner
+from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.hub.release import Release, load
+from heterofedsyn.hub.release.folder import is_release
+from heterofedsyn.protocol.study import MOST_STUDY_BYTES, Study
+from heterofedsyn.schema import Schema
+
+MOST_FILES = 500
+"""Of one kind that are looked at."""
+
+MOST_KEPT = 20
+"""Releases that are kept in memory."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class CoordinatorDesk:
+    """What the coordinator of one folder works with.
+
+    Attributes:
+        kit: the startup kit, by which the federation is asked; None if nobody is asked.
+        turn: taken by whoever writes a file, or computes for long.
+    """
+
+    def __init__(self, folder: Path, kit: Path | None) -> None:
+        self.folder, self.kit = folder, kit
+        self.turn = Lock()
+        self._releases: dict[str, tuple[int, Release]] = {}
+
+    @cached_property
+    def follower(self) -> Follower | None:
+        """Who asks the federation how far studies are; nobody without a kit."""
+        return None if self.kit is None else Follower(of_kit(self.kit))
+
+    @cached_property
+    def planner(self) -> Planner:
+        """Who works out what to expect of a study."""
+        return Planner()
+
+    def studies(self) -> list[tuple[str, Study]]:
+        """Every study of the folder by its name, the newest first."""
+        found = []
+        for path in self._files("*.toml"):
+            try:
+                found.append((path.stem, Study.load(path)))
+            except HeterofedsynError:
+                continue  # a schema, or something else
+        return found
+
+    def study(self, name: str) -> Study:
+        """The study of that name."""
+        return Study.load(self.place(name, ".toml"))
+
+    def schemas(self) -> dict[str, Schema]:
+        """Every schema of the folder, and that of every study, by its name."""
+        found = {}
+        for path in self._files("*.toml"):
+            try:
+                found[path.stem] = Schema.load(path)
+            except HeterofedsynError:
+                continue  # a study, or something else
+        for name, study in self.studies():
+            if study.public.fingerprint not in {each.fingerprint for each in found.values()}:
+                found[f"{name} (its schema)"] = study.public
+        return found
+
+    def releases(self) -> list[str]:
+        """The names of all releases, the newest first."""
+        return [path.name for path in self._files("*") if path.is_dir() and is_release(path)]
+
+    def release(self, name: str) -> Release:
+        """The release of that name, read once until it changes.
+
+        Raises:
+            ReleaseError: if it cannot be trusted to be one.
+        """
+        folder = self.place(name)
+        changed = folder.stat().st_mtime_ns
+        known = self._releases.get(name)
+        if known is None or known[0] != changed:
+            known = changed, load(folder)
+            while len(self._releases) >= MOST_KEPT:
+                self._releases.pop(next(iter(self._releases)), None)
+            self._releases[name] = known
+        return known[1]
+
+    def releases_of(self, study: Study) -> list[str]:
+        """The names of releases that came of a study."""
+        found = []
+        for name in self.releases()[:MOST_KEPT]:
+            with suppress(HeterofedsynError):  # it is told of on its own page
+                if self.release(name).run.study == study.fingerprint:
+                    found.append(name)
+        return found
+
+    def place(self, name: str, ending: str = "") -> Path:
+        """Where something of that name lies; not found if there is nothing."""
+        path = self.folder / f"{name}{ending}"
+        if not _NAME.fullmatch(name) or path.is_symlink() or not path.exists():
+            raise HTTPException(404)
+        return path
+
+    def new_place(self, name: str) -> Path:
+        """Where a new study of that name will lie.
+
+        Raises:
+            UsageError: if it is no name, or something lies there.
+        """
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"{name!r} is no name of a file: letters, digits, '.', '_' and '-', at most 100"
+            )
+        path = self.folder / f"{name}.toml"
+        if path.exists() or path.is_symlink():
+            raise UsageError(f"{path.name} exists already; take another name")
+        return path
+
+    def bytes_of(self, name: str) -> bytes:
+        """The study file of that name, as it is sent to stewards."""
+        return read_whole(self.place(name, ".toml"), MOST_STUDY_BYTES)
+
+    def _files(self, pattern: str) -> list[Path]:
+        there = [
+            path
+            for path in self.folder.glob(pattern)
+            if _NAME.fullmatch(path.name) and not path.is_symlink()
+        ]
+        return sorted(there, key=lambda path: (-path.stat().st_mtime_ns, path.name))[:MOST_FILES]
