@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from federation_support import AS_ROOT, Machine, admitted, changed, machine, made, opened
+from federation_support import AS_ROOT, Machine, admitted, changed, made, opened
 from heterofedsyn.cli.app import run
 from heterofedsyn.engines.nvflare.hardening import AUTHORIZATION_FILE, RESOURCES_FILE
 from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE, make_root
@@ -24,10 +24,11 @@ pytestmark = [pytest.mark.thorough, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Machine]:
-    with machine() as made:
-        make_root("hospitals", "localhost", made.party.port, made.root / "other")
-        yield made
+def site(federated_site: Machine) -> Iterator[Machine]:
+    other = federated_site.root / "other"
+    make_root("hospitals", "localhost", federated_site.party.port, other)
+    yield federated_site
+    shutil.rmtree(other)
 
 
 @pytest.fixture(scope="module")

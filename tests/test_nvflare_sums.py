@@ -114,7 +114,8 @@ sys.exit(run(sys.argv[1:]))
 
 def started(federated: Federation, *more: str) -> subprocess.Popen[bytes]:
     command = ["study", "run", "study.toml", "--kit", "kit", "--out", "release", *more]
-    line = f"cd {federated.folder(COORDINATOR)}; exec python -c '{RUN}' {SIMULATED} {' '.join(command)}"
+    line = f"cd {federated.folder(COORDINATOR)}; "
+    line += f"exec python -c '{RUN}' {SIMULATED} {' '.join(command)}"
     federated.spawn("run", ["bash", "-euc", line], federated.environment())
     return federated.processes["run"]
 
