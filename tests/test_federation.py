@@ -340,6 +340,27 @@ def test_hardening_again_takes_every_change_back(federated_site: Machine) -> Non
     assert (party.kit / RESOURCES_FILE).stat().st_uid == party.kit.stat().st_uid
 
 
+def test_hardening_as_root_follows_no_link_that_an_engine_planted(
+    federated_site: Machine,
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root has rights that a link could lead astray")
+    party = federated_site.party
+    precious = federated_site.root / "precious"
+    precious.mkdir()
+    precious.joinpath("authorization.json").write_text("mine")
+    local, aside = party.kit / "local", party.kit / "aside"
+    local.rename(aside)
+    local.symlink_to(precious)
+    try:
+        assert run(["site", "kit", "--harden", "--folder", str(party.folder)]) == 1
+        assert precious.joinpath("authorization.json").read_text() == "mine"
+        assert os.geteuid() == 0
+    finally:
+        local.unlink()
+        aside.rename(local)
+
+
 def test_party_is_read_as_it_was_written(federated_site: Machine, tmp_path: Path) -> None:
     for party in (federated_site.party, federated_site.founded.hub):
         party.save(tmp_path)
