@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -320,7 +321,7 @@ def test_doctor_says_it_to_programs_and_by_its_exit_code(
         undo()
     (clock,) = (one for one in said["findings"] if one["rule"] == "clock")
     assert clock["state"] == "wrong"
-    assert any(line.startswith("wrong       clock: it is 35") for line in lines)
+    assert any(re.match(r"wrong       clock: it is 3[56]\d\d s apart", line) for line in lines)
     assert len(lines) == len(said["findings"]) + 1
     assert run(command) == (0 if AS_ROOT else 1)
 
