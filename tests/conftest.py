@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+    from federation_support import Machine
     from invented import Desk
 
 SAME, FRESH = "same", "fresh"
@@ -123,6 +124,15 @@ def desk(
 
     monkeypatch.chdir(tmp_path)
     return Desk(tmp_path, capsys)
+
+
+@pytest.fixture(scope="session")
+def federated_site() -> Iterator[Machine]:
+    """A site of a federation, with users of its own where this is root."""
+    from federation_support import machine
+
+    with machine() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A real federation on this machine, set up by the very blocks of docs/federation.md."""
+"""A real federation on this machine, set up by the very blocks of its two pages in docs."""
 
 from __future__ import annotations
 
@@ -25,21 +25,17 @@ from heterofedsyn.schema import Schema
 from test_docs import blocks
 
 ROOT = Path(__file__).parents[1]
+PAGES = ("federation.md", "federation-reference.md")
 GUIDE = {
-    block.words[0]: block.text for block in blocks(ROOT / "docs" / "federation.md") if block.words
+    block.words[0]: block.text
+    for name in PAGES
+    for block in blocks(ROOT / "docs" / name)
+    if block.words
 }
 BIN = Path(sys.executable).parent
-HUB, COORDINATOR = "hub", "coordinator"
-NAMES = {HUB: "localhost", COORDINATOR: "coordinator@hub.example.org"}
-OTHERS = {
-    HUB: [("type: client, org: localhost", "type: server, org: hub")],
-    COORDINATOR: [
-        ("type: client, org: coordinator@hub.example.org", "type: admin, org: hub, role: lead")
-    ],
-}
-"""How participants that are no sites differ, as the guide says in words."""
+NAME, HUB, COORDINATOR = "hospitals", "hub", "coordinator"
 
-AGENT = "heterofedsyn-agent.service"
+AGENT, ENGINE, SERVER = (f"heterofedsyn-{name}.service" for name in ("agent", "engine", "hub"))
 SIMULATED = "nvflare_simulated.SimulatedController"
 
 PATIENCE = 90.0
@@ -94,26 +90,24 @@ class Federation:
         """A block of the guide for one role, in folders of this federation."""
         text = GUIDE[name]
         for shown, here in (
-            ("/srv/heterofedsyn/venv/bin", str(BIN)),
-            ("/srv/heterofedsyn", str(self.folder(role))),
-            ("/srv/anchor", str(self.folder(role) / "anchor")),
-            ("/run/heterofedsyn", str(self.folder(role) / "run")),
+            # All processes belong to one user here; tests/test_doctor.py has users of their own.
+            ("runuser -u heterofedsyn-agent -- ", ""),
             ("hub.example.org", "localhost"),
-            ("8002", str(self.port)),
-            ("hfs-engine", str(os.getuid())),
-            ("--group heterofedsyn", f"--group {os.getgid()}"),
+            ("--hub localhost", f"--hub localhost --port {self.port}"),
+            ("federation admit elmwood.request.zip", "federation admit elmwood.request.zip --yes"),
+            ('"$FINGERPRINT"', f'"$FINGERPRINT" --anchor {self.folder(role)}/anchor'),
+            (
+                "site init",
+                f"site init --engine {os.getuid()} --group {os.getgid()} --socket {{run}}",
+            ),
+            ("{run}", f"{self.folder(role)}/run/agent.sock"),
             ("site approve study.toml", "site approve study.toml --yes"),
-            ("kingsbridge.pub --folder", "kingsbridge.pub --yes --folder"),
+            ("kingsbridge.pub\n", "kingsbridge.pub --yes\n"),
         ):
             text = text.replace(shown, here)
         if name in ("study.sh", "sum-study.sh"):
             return text
-        return text.replace("elmwood", NAMES.get(role, role))
-
-    def write(self, name: str, role: str, path: str | None = None) -> None:
-        """Write a block of the guide to its file."""
-        target = self.folder(role) / (path or name)
-        target.write_text(self.page(name, role), "utf-8")
+        return text.replace("elmwood", role)
 
     def run(self, name: str, role: str, *, ok: bool = True) -> str:
         """Run a block of the guide; what it says on both channels."""
@@ -122,7 +116,7 @@ class Federation:
     def command(self, command: list[str], role: str, *, ok: bool = True) -> str:
         done = subprocess.run(
             command,
-            cwd=self.folder(role),
+            cwd=self.root if role == HUB else self.folder(role),
             env=self.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -135,7 +129,7 @@ class Federation:
     # SETTING UP
 
     def folder(self, role: str) -> Path:
-        return self.root / role
+        return self.root / NAME / role if role in (HUB, COORDINATOR) else self.root / role
 
     def environment(self) -> dict[str, str]:
         return {
@@ -148,21 +142,13 @@ class Federation:
         }
 
     def provision(self) -> None:
-        """Certificates and kits for everyone, by the guide."""
-        roles = (HUB, COORDINATOR, *self.sites)
-        for role in roles:
-            self.folder(role).mkdir(parents=True)
-        self.write("profile.yml", HUB)
-        said = self.run("ca.sh", HUB)
-        self.fingerprint = re.findall(r"rootca_fingerprint_sha256: (\S+)", said)[0]
+        """Certificates and hardened kits for everyone, by the guide."""
+        said = self.run("hub.sh", HUB)
+        (told,) = re.findall(r"fingerprint of the root, .*: ([0-9a-f ]+)$", said, re.MULTILINE)
+        self.fingerprint = told
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(self.kit, roles))
-        self.write("hub-resources.json", HUB, "kit/local/resources.json")
+            list(pool.map(self.kit, self.sites))
         self._allow(SIMULATED)
-        for site in self.sites:
-            self.write("authorization.json", site)
-            self.write("resources.json", site)
-            self.run("secure.sh", site)
 
     def _allow(self, controller: str) -> None:
         """Let the server take one more controller, which no guide names."""
@@ -171,21 +157,16 @@ class Federation:
         found["class_allow_list"].append(controller)
         path.write_text(json.dumps(found), "utf-8")
 
-    def kit(self, role: str) -> None:
-        """A request at a participant, its approval at the hub, and the kit."""
-        folder, hub = self.folder(role), self.folder(HUB)
-        text = self.page("participant.yml", role)
-        for shown, needed in OTHERS.get(role, ()):
-            text = text.replace(shown, needed)
-        (folder / "participant.yml").write_text(text, "utf-8")
-        self.run("request.sh", role)
-        (request,) = (folder / "request").glob("*.request.zip")
-        shutil.copy(request, hub)
-        self.command(["bash", "-euc", self.page("approve.sh", role)], HUB)
-        signed = hub / request.name.replace("request", "signed")
-        if role != HUB:
-            shutil.copy(signed, folder)
-        self.run("kit.sh", role)
+    def kit(self, site: str) -> None:
+        """A request at a site, its approval at the hub, and the kit."""
+        folder = self.folder(site)
+        folder.mkdir()
+        self.run("join.sh", site)
+        shutil.copy(folder / f"{site}.request.zip", self.root)
+        self.command(["bash", "-euc", self.page("admit.sh", site)], HUB)
+        shutil.copy(self.root / f"{site}.signed.zip", folder)
+        said = self.run("kit.sh", site)
+        assert "startup" not in said, "NVFlare's hint to start at once"
 
     def site(self, name: str, rows: pa.Table, schema: Schema) -> None:
         """A site with these rows, set up by the guide."""
@@ -199,8 +180,9 @@ class Federation:
     # RUNNING
 
     def start(self, unit: str, role: str) -> None:
-        """What a unit of the guide starts, with its environment, as a process of ours."""
-        text = self.page(unit, role)
+        """What a party's unit starts, with its environment, as a process of ours."""
+        text = (self.folder(role) / unit).read_text("utf-8")
+        text = text.replace("/run/heterofedsyn", f"{self.folder(role)}/run")
         (line,) = re.findall(r"^ExecStart=(.+)$", text, re.MULTILINE)
         named = dict(re.findall(r"^Environment=(\w+)=(.+)$", text, re.MULTILINE))
         named.pop("NUMBA_CACHE_DIR", None)  # what other tests compiled is good enough
@@ -263,7 +245,7 @@ class Federation:
                 partial.write_text(str(where))
 
     def server(self) -> None:
-        self.start("heterofedsyn-hub.service", HUB)
+        self.start(SERVER, HUB)
         until(self._listening, "the server's port")
 
     def _listening(self) -> bool:
@@ -302,7 +284,7 @@ def federation(root: Path, tables: dict[str, pa.Table], schema: Schema) -> Itera
     try:
         made.server()
         for site in made.sites:
-            made.start("heterofedsyn-engine.service", site)
+            made.start(ENGINE, site)
         until(lambda: made.connected() == {*made.sites}, "sites at the server")
         yield made
     finally:

@@ -23,7 +23,17 @@ from heterofedsyn.schema import encode
 from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
 from heterofedsyn.simulate.run import run_study
 from heterofedsyn.sources import open_source
-from nvflare_support import AGENT, BIN, COORDINATOR, HUB, SIMULATED, Federation, federation, until
+from nvflare_support import (
+    AGENT,
+    BIN,
+    COORDINATOR,
+    HUB,
+    SERVER,
+    SIMULATED,
+    Federation,
+    federation,
+    until,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_200)]
 
@@ -104,7 +114,8 @@ sys.exit(run(sys.argv[1:]))
 
 def started(federated: Federation, *more: str) -> subprocess.Popen[bytes]:
     command = ["study", "run", "study.toml", "--kit", "kit", "--out", "release", *more]
-    line = f"cd {COORDINATOR}; exec python -c '{RUN}' {SIMULATED} {' '.join(command)}"
+    line = f"cd {federated.folder(COORDINATOR)}; "
+    line += f"exec python -c '{RUN}' {SIMULATED} {' '.join(command)}"
     federated.spawn("run", ["bash", "-euc", line], federated.environment())
     return federated.processes["run"]
 
@@ -223,7 +234,7 @@ def test_the_hub_is_killed_at_any_step_and_resumed_with_the_same_bytes(
     federated.hold(SITES[0], step)
     started(federated)
     until(lambda: waits_at(federated, study, step, 4), f"a site that waits at {step}", 150)
-    federated.end(f"{HUB} heterofedsyn-hub.service", signal.SIGKILL)
+    federated.end(f"{HUB} {SERVER}", signal.SIGKILL)
     federated.end("run")
     federated.hold(SITES[0], None)
     federated.server()

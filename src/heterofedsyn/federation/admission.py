@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from pathlib import Path
@@ -22,7 +21,7 @@ from heterofedsyn.engines.nvflare.provisioning import (
     sign_request,
 )
 from heterofedsyn.errors import PrivacyRefusal, UsageError, did_you_mean
-from heterofedsyn.federation.party import check_carried_name
+from heterofedsyn.federation.party import as_owner, check_carried_name
 
 ROOT = "root"
 ROOT_KEY = "rootCA.key"
@@ -203,16 +202,9 @@ def refuse_name(kit: Path, name: str, *, refused: bool = True) -> None:
             '{"disabled_clients": ["NAME"]}'
         ) from None
     names = names | {name} if refused else names - {name}
-    owner = kit.stat()
-    with file_written_whole(path) as partial:
+    with as_owner(kit), file_written_whole(path) as partial:
         partial.write_text(json.dumps({"disabled_clients": sorted(names)}) + "\n", "utf-8")
         partial.chmod(0o600)
-        _chown(partial, owner.st_uid, owner.st_gid)
-
-
-def _chown(path: Path, user: int, group: int) -> None:
-    if os.geteuid() == 0:
-        os.chown(path, user, group)
 
 
 def _find_root(federation: str) -> Path:

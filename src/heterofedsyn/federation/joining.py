@@ -33,6 +33,7 @@ from heterofedsyn.federation.party import (
     KIT,
     PREFIX,
     Party,
+    as_owner,
     check_carried_name,
     check_federation_name,
     check_prefix,
@@ -157,8 +158,8 @@ def harden_again(folder: Path) -> Party:
     party = Party.load(folder)
     if party.kind != "site" or not (folder / KIT / "startup").is_dir():
         raise UsageError(f"there is no site's kit in {folder}; name its folder with --folder")
-    harden_site(folder / KIT)
-    _give(folder / KIT, folder / KIT)
+    with as_owner(folder / KIT):
+        harden_site(folder / KIT)
     party = msgspec.structs.replace(party, version=__version__, nvflare=nvflare_version())
     write_services(party, folder)
     party.save(folder)

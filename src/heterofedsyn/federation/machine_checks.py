@@ -294,9 +294,11 @@ def _versions(party: Party) -> Finding:
     faults = []
     installed = __version__
     if party.programs != own_programs():
-        installed = _version_of(party.programs / "heterofedsyn")
+        installed = _version_of(party.programs / "heterofedsyn", User.find(party.agent))
+    if not installed:
+        return unknown("versions", "the installed program does not run", "see the line on programs")
     if installed != party.version:
-        faults.append(f"heterofedsyn is {installed or 'not to be asked'}, and was {party.version}")
+        faults.append(f"heterofedsyn is {installed}, and was {party.version}")
     if (now := nvflare_version()) != party.nvflare:
         faults.append(f"NVFlare is {now}, and was {party.nvflare}")
     return judged(
@@ -307,10 +309,22 @@ def _versions(party: Party) -> Finding:
     )
 
 
-def _version_of(program: Path) -> str:
+def _version_of(program: Path, agent: User | None) -> str:
+    """What a program says of itself, as the agent: its place may have been written by others."""
+    if agent is None or os.geteuid() != 0:
+        user = group = groups = None
+    else:
+        user, group, groups = agent.number, agent.groups[0], list(agent.groups[1:])
     try:
         said = subprocess.run(
-            [str(program), "--version"], capture_output=True, timeout=_SECONDS, check=False
+            [str(program), "--version"],
+            user=user,
+            group=group,
+            extra_groups=groups,
+            cwd="/",
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""

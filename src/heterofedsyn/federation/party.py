@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from heterofedsyn._files import file_written_whole, read_whole, reason
+from heterofedsyn._files import check_no_link, file_written_whole, read_whole, reason
 from heterofedsyn._toml import NotToml, from_toml, to_toml
 from heterofedsyn.errors import UsageError
 from heterofedsyn.protocol.plan import check_site_name
@@ -129,6 +132,30 @@ class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             raise UsageError(f"cannot read {path}: {reason(error)}") from None
         except (NotToml, msgspec.ValidationError, ValueError) as error:
             raise UsageError(f"{path}: this describes no party of a federation: {error}") from None
+
+
+@contextmanager
+def as_owner(folder: Path) -> Iterator[None]:
+    """Act as the user whose folder it is, if this is root: links they planted lead nowhere new.
+
+    Raises:
+        UsageError: if the folder is a link.
+    """
+    check_no_link(folder)
+    owner = folder.stat()
+    if os.geteuid() != 0 or owner.st_uid == 0:
+        yield
+        return
+    before = os.getgroups(), os.getegid()
+    os.setgroups([])
+    os.setegid(owner.st_gid)
+    os.seteuid(owner.st_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(before[1])
+        os.setgroups(before[0])
 
 
 def default_anchor(prefix: str) -> Path:

@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from heterofedsyn._files import file_written_whole
 from heterofedsyn.federation.party import Party
 
 UNITS = Path("/etc/systemd/system")
@@ -175,8 +176,9 @@ def write_services(party: Party, folder: Path) -> None:
     files = {service.file: service.unit() for service in services(party)}
     files |= {USERS_SCRIPT: users_script(party), START_SCRIPT: start_script(party)}
     for name, text in files.items():
-        (folder / name).write_text(text, "utf-8")
-        (folder / name).chmod(0o644)
+        with file_written_whole(folder / name) as partial:
+            partial.write_text(text, "utf-8")
+            partial.chmod(0o644)
 
 
 def _script(purpose: str, lines: list[str]) -> str:

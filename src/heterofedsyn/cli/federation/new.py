@@ -73,6 +73,7 @@ def new(
     say(f"fingerprint of the root, to tell every site by telephone: {aloud(made.hub.fingerprint)}")
     say(f"root key: {made.root}; it signs everything: move it to a disk that is not the server's")
     say(f"kit of {made.coordinator}, for `study run --kit`: {made.coordinator_kit}")
+    note(f"give {made.coordinator_kit.parent} to the coordinator's user: chown -R")
     at_server = made.hub.folder
     if at_server != made.hub_folder:
         note(f"next: move {made.hub_folder} to {at_server} on the server")

@@ -5,18 +5,17 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
-import os
 import re
-import subprocess
-import sys
 import tempfile
 import zipfile
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from heterofedsyn._files import read_whole, reason
+from heterofedsyn.engines.nvflare.commands import Commands
 from heterofedsyn.errors import EngineError, UsageError
 
 MOST_ZIP_BYTES = 2**20
@@ -27,7 +26,6 @@ SITE, SERVER, USER = "site", "server", "user"
 
 _Decoded = TypeVar("_Decoded", bound=msgspec.Struct)
 _HEXADECIMAL = re.compile(r"[0-9a-f]{64}")
-_MOST_SECONDS = 120.0
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -196,29 +194,24 @@ def _nvflare(*arguments: str | Path, doing: str) -> dict[str, Any]:
     """Run a command of NVFlare's and return what it made; nobody sees what it prints."""
     _check_installed()
     given = [str(word.absolute()) if isinstance(word, Path) else word for word in arguments]
-    with tempfile.TemporaryDirectory() as scratch:
-        # It keeps a record of every request and signature in the user's home: ours are elsewhere.
-        done = subprocess.run(
-            [sys.executable, "-m", "nvflare.cli", *given, "--format", "json"],
-            cwd=scratch,
-            env={**os.environ, "HOME": scratch},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_MOST_SECONDS,
-            check=False,
-        )
     try:
-        said = json.loads(done.stdout)
+        said = json.loads(_commands().run([*given, "--format", "json"]))
         status, made = said["status"], said.get("data", {})
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise EngineError(
-            f"NVFlare cannot {doing}: it ended with code {done.returncode} and said nothing; is it "
-            "the version that this package asks for?"
+            f"NVFlare cannot {doing}, and does not say why; is it the version that this package "
+            "asks for?"
         ) from None
     if status != "ok" or not isinstance(made, dict):
         words = " ".join(str(said.get("message", "")).split()).rstrip(".")
         raise UsageError(f"NVFlare cannot {doing}: {words}; nothing was made")
     return made
+
+
+@cache
+def _commands() -> Commands:
+    """The one process that runs NVFlare's commands."""
+    return Commands()
 
 
 def _check_installed() -> None:

@@ -1,0 +1,461 @@
+"""How parties of a federation come to their kits, what is refused, and what is left behind."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import stat
+import subprocess
+import zipfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from federation_support import Machine
+from heterofedsyn._words import aloud
+from heterofedsyn.cli.app import run
+from heterofedsyn.engines.nvflare import provisioning
+from heterofedsyn.engines.nvflare.hardening import (
+    AUTHORIZATION,
+    AUTHORIZATION_FILE,
+    RESOURCES_FILE,
+    SITE_RESOURCES,
+    differences,
+    hub_resources,
+)
+from heterofedsyn.engines.nvflare.provisioning import normal_fingerprint, read_request
+from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
+from heterofedsyn.federation import Party, admission, join, new_federation, read_asking, unpack_kit
+from heterofedsyn.federation.party import check_host, check_prefix
+from heterofedsyn.federation.services import services, users_script
+from heterofedsyn.site.settings import SiteSettings
+
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def waiting(federated_site: Machine) -> Path:
+    """The folder of another site that has asked, and was not answered yet."""
+    folder = federated_site.root / "lakeside"
+    folder.mkdir()
+    join("hospitals", "lakeside", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answer(federated_site: Machine, waiting: Path) -> Path:
+    """What the hub answers it."""
+    asking = read_asking(waiting / "lakeside.request.zip", federated_site.founded.root)
+    out = federated_site.root / "lakeside.signed.zip"
+    admission.admit(asking, out, fingerprint=asking.request.public_key_sha256)
+    return out
+
+
+def members(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def zipped(path: Path, contents: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in contents.items():
+            archive.writestr(name, data)
+    return path
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def refused(work: Callable[[], object], *folders: Path) -> str:
+    """The one line of a refusal, which leaves folders as they were."""
+    before = [files(folder) for folder in folders]
+    with pytest.raises(HeterofedsynError) as caught:
+        work()
+    assert [files(folder) for folder in folders] == before
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# A FEDERATION
+
+
+def test_federation_has_its_root_key_apart_and_its_kits_private(federated_site: Machine) -> None:
+    founded = federated_site.founded
+    assert stat.S_IMODE(founded.root.stat().st_mode) == 0o700
+    assert stat.S_IMODE((founded.root / "rootCA.key").stat().st_mode) == 0o600
+    keys = [path for path in founded.folder.rglob("*") if path.suffix == ".key"]
+    assert {str(path.relative_to(founded.folder)) for path in keys} == {
+        "root/rootCA.key",
+        "hub/kit/startup/server.key",
+        "coordinator/kit/startup/client.key",
+    }
+    for kit in (founded.hub_folder / "kit", founded.coordinator_kit):
+        for path in (kit, *kit.rglob("*")):
+            assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
+
+
+def test_kits_are_hardened(federated_site: Machine) -> None:
+    hub = federated_site.founded.hub
+    for kit, resources in (
+        (federated_site.party.kit, SITE_RESOURCES),
+        (federated_site.founded.hub_folder / "kit", hub_resources(hub.state)),
+    ):
+        assert json.loads((kit / AUTHORIZATION_FILE).read_text()) == AUTHORIZATION
+        assert json.loads((kit / RESOURCES_FILE).read_text()) == resources
+
+
+def test_federation_is_never_replaced(federated_site: Machine) -> None:
+    folder = federated_site.founded.folder
+    said = refused(lambda: new_federation("hospitals", "localhost", folder), folder)
+    assert "never replaced" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "port", "words"),
+    [
+        ("two words", "hub.example.org", 8002, "cannot name a federation"),
+        ("../up", "hub.example.org", 8002, "cannot name a federation"),
+        ("hospitals", "hub.example.org:8002", 8002, "--port"),
+        ("hospitals", "http://hub", 8002, "no name of a machine"),
+        ("hospitals", "hub.example.org", 0, "1..65535"),
+    ],
+)
+def test_federation_refuses_names_that_nobody_could_use(
+    name: str, host: str, port: int, words: str, tmp_path: Path
+) -> None:
+    said = refused(lambda: new_federation(name, host, tmp_path / "f", port=port), tmp_path)
+    assert words in said
+
+
+def test_federation_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever NVFlare does: here it cannot make the server's request."""
+
+    def fail(*_: object) -> Path:
+        raise UsageError("NVFlare cannot make a request: disk full")
+
+    monkeypatch.setattr("heterofedsyn.federation.founding.make_request", fail)
+    refused(lambda: new_federation("hospitals", "localhost", tmp_path / "f"), tmp_path)
+
+
+@given(st.text(max_size=70))
+def test_no_host_is_taken_that_a_settings_file_could_misread(host: str) -> None:
+    try:
+        check_host(host)
+    except UsageError:
+        return
+    assert set(host) <= {*"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"}
+    assert len(host) <= 253
+
+
+@given(st.text(max_size=40))
+def test_no_prefix_is_taken_that_a_shell_or_a_unit_could_misread(prefix: str) -> None:
+    try:
+        check_prefix(prefix)
+    except UsageError:
+        return
+    assert set(prefix) <= {*"abcdefghijklmnopqrstuvwxyz0123456789-"}
+    assert len(f"{prefix}-engine") <= 32  # letters of a user's name
+
+
+@given(st.binary(min_size=32, max_size=32), st.sampled_from([" ", ":", ""]), st.booleans())
+def test_fingerprint_is_read_however_it_is_written(
+    data: bytes, between: str, capitals: bool
+) -> None:
+    text = data.hex(between, 1) if between else data.hex()
+    text = text.upper() if capitals else text
+    for written in (text, f"SHA256:{text}", f" {text}\n", aloud(data.hex())):
+        assert normal_fingerprint(written) == data.hex()
+
+
+# A REQUEST
+
+
+def test_second_request_in_one_folder_is_refused(waiting: Path, federated_site: Machine) -> None:
+    assert "earlier request" in refused(lambda: join("hospitals", "lakeside", waiting), waiting)
+    own = federated_site.party.folder
+    assert "--renew" in refused(lambda: join("hospitals", "elmwood", own), own)
+    assert "no kit" in refused(lambda: join("hospitals", "lakeside", waiting, renew=True), waiting)
+    said = refused(lambda: join("hospitals", "oak", own, renew=True), own)
+    assert "changes no name" in said
+
+
+@pytest.mark.parametrize("name", ["sum", "server", "st.anna", "../x", "two words", "", "a" * 65])
+def test_site_is_called_as_studies_and_certificates_allow(name: str, tmp_path: Path) -> None:
+    refused(lambda: join("hospitals", name, tmp_path), tmp_path)
+
+
+def test_request_carries_no_private_key(waiting: Path) -> None:
+    for name, data in members(waiting / "lakeside.request.zip").items():
+        assert b"PRIVATE" not in data, name
+    assert stat.S_IMODE((waiting / "request").stat().st_mode) == 0o700
+
+
+def test_request_is_shown_as_it_is_signed(
+    federated_site: Machine, waiting: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Who asks, of whom, and the key's fingerprint, before anything is signed."""
+    request = waiting / "lakeside.request.zip"
+    command = ["federation", "admit", str(request), "--root", str(federated_site.founded.root)]
+    out = tmp_path / "signed.zip"
+    assert run([*command, "--out", str(out), "--fingerprint", "ab" * 32]) == 3
+    said = capsys.readouterr().err
+    assert "lakeside of lakeside asks to be a site of hospitals" in said
+    assert aloud(read_request(request.read_bytes()).public_key_sha256) in said
+    assert run([*command, "--out", str(out)]) == 2  # there is no terminal to ask on
+    assert "--fingerprint, or --yes" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_site_that_is_in_is_admitted_again_only_as_a_renewal(
+    federated_site: Machine, waiting: Path, answer: Path
+) -> None:
+    root = federated_site.founded.root
+    request = waiting / "lakeside.request.zip"
+    assert answer.exists()
+    assert "add --renew" in refused(lambda: read_asking(request, root), root)
+    assert read_asking(request, root, renew=True).before is not None
+
+
+def forged(waiting: Path, place: Path, **other: str) -> Path:
+    """The same request with other words about itself."""
+    contents = members(waiting / "lakeside.request.zip")
+    contents["request.json"] = json.dumps(
+        {**json.loads(contents["request.json"]), **other}
+    ).encode()
+    return zipped(place / "forged.zip", contents)
+
+
+def test_request_with_another_name_or_key_than_its_own_is_not_signed(
+    federated_site: Machine, waiting: Path, tmp_path: Path
+) -> None:
+    root = federated_site.founded.root
+    for other, words in (
+        ({"project": "banks"}, "is the root of 'hospitals'"),
+        ({"kind": "server"}, "not of a site"),
+        ({"name": "../../etc"}, "letters"),
+        ({"public_key_sha256": "x"}, "names no key"),
+    ):
+        request = forged(waiting, tmp_path, **other)
+        assert words in refused(partial(read_asking, request, root))
+    asking = read_asking(forged(waiting, tmp_path, public_key_sha256="ab" * 32, name="oak"), root)
+    out = tmp_path / "signed.zip"
+    refused(lambda: admission.admit(asking, out), root)
+    assert not out.exists()
+
+
+@given(st.binary(max_size=200))
+def test_what_is_no_zip_is_refused_in_one_line(data: bytes) -> None:
+    for read in (provisioning.read_request, provisioning.read_signed):
+        with pytest.raises(UsageError) as caught:
+            read(data)
+        assert "\n" not in str(caught.value)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["request.json", "signed.json", "x"]), st.binary(max_size=99))
+)
+def test_what_is_no_request_is_refused_in_one_line(contents: dict[str, bytes]) -> None:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, value in contents.items():
+            archive.writestr(name, value)
+    for read in (provisioning.read_request, provisioning.read_signed):
+        with pytest.raises(UsageError):
+            read(data.getvalue())
+
+
+# A KIT
+
+
+def test_kit_is_made_of_no_other_root_than_was_told(
+    federated_site: Machine, waiting: Path, answer: Path
+) -> None:
+    with pytest.raises(PrivacyRefusal, match="as it was told"):
+        unpack_kit(answer, waiting, fingerprint="ab" * 32)
+    assert not (waiting / "kit").exists()
+    assert "by telephone" in refused(lambda: unpack_kit(answer, waiting), waiting)
+    # What an answer says of its root is not believed: NVFlare looks at the certificate itself.
+    contents = members(answer)
+    said = json.loads(contents["signed.json"])
+    said["ca_info"]["rootCA_fingerprint"] = "SHA256:" + ":".join(["AB"] * 32)
+    contents["signed.json"] = json.dumps(said).encode()
+    lying = zipped(federated_site.root / "lying.signed.zip", contents)
+    refused(lambda: unpack_kit(lying, waiting, fingerprint="ab" * 32), waiting)
+
+
+def test_kit_is_made_of_the_answer_to_the_own_request_only(
+    federated_site: Machine, answer: Path, tmp_path: Path
+) -> None:
+    told = federated_site.founded.hub.fingerprint
+    said = refused(lambda: unpack_kit(answer, tmp_path, fingerprint=told), tmp_path)
+    assert "in which `site join` was" in said
+    own = federated_site.party.folder
+    assert "`site join --renew`" in refused(lambda: unpack_kit(answer, own), own)
+    shutil.copytree(federated_site.root / "lakeside" / "request", tmp_path / "request")
+    request = json.loads((tmp_path / "request" / "request.json").read_text())
+    (tmp_path / "request" / "request.json").write_text(
+        json.dumps({**request, "request_id": "0" * 32})
+    )
+    said = refused(lambda: unpack_kit(answer, tmp_path, fingerprint=told), tmp_path)
+    assert "answers another request" in said
+
+
+def test_kit_command_says_nothing_of_starting_before_hardening(
+    federated_site: Machine, waiting: Path, answer: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    told = federated_site.founded.hub.fingerprint
+    before = files(waiting)
+    command = ["site", "kit", str(answer), "--fingerprint", told, "--folder", str(waiting)]
+    assert run([*command, "--prefix", "lake", "--anchor", str(waiting / "vault")]) == 0
+    said = "".join(capfd.readouterr())
+    assert "startup" not in said
+    assert "refuses code" in said
+    assert said.index("refuses code") < said.index("start.sh")
+    assert not (waiting / "request").exists()  # the key lies in the kit, and nowhere else
+    new = {name.split("/")[0] for name in files(waiting) - before}
+    assert new == {
+        *("kit", "federation.toml", "users.sh", "start.sh"),
+        *("lake-agent.service", "lake-engine.service"),
+    }
+
+
+def test_hardening_again_takes_every_change_back(federated_site: Machine) -> None:
+    party = federated_site.party
+    for name in (AUTHORIZATION_FILE, RESOURCES_FILE):
+        (party.kit / name).write_text("{}")
+    unit = party.folder / services(party)[0].file
+    unit.write_text("")
+    assert run(["site", "kit", "--harden", "--folder", str(party.folder)]) == 0
+    assert json.loads((party.kit / RESOURCES_FILE).read_text()) == SITE_RESOURCES
+    assert unit.read_text() == services(party)[0].unit()
+    assert (party.kit / RESOURCES_FILE).stat().st_uid == party.kit.stat().st_uid
+
+
+def test_hardening_as_root_follows_no_link_that_an_engine_planted(
+    federated_site: Machine,
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root has rights that a link could lead astray")
+    party = federated_site.party
+    precious = federated_site.root / "precious"
+    precious.mkdir()
+    precious.joinpath("authorization.json").write_text("mine")
+    local, aside = party.kit / "local", party.kit / "aside"
+    local.rename(aside)
+    local.symlink_to(precious)
+    try:
+        assert run(["site", "kit", "--harden", "--folder", str(party.folder)]) == 1
+        assert precious.joinpath("authorization.json").read_text() == "mine"
+        assert os.geteuid() == 0
+    finally:
+        local.unlink()
+        aside.rename(local)
+
+
+def test_party_is_read_as_it_was_written(federated_site: Machine, tmp_path: Path) -> None:
+    for party in (federated_site.party, federated_site.founded.hub):
+        party.save(tmp_path)
+        assert Party.load(tmp_path) == party
+
+
+def test_site_of_a_kit_is_set_up_without_naming_what_its_units_say(
+    federated_site: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`site init` knows name, anchor, socket and users from the kit beside it."""
+    party = federated_site.party
+    settings = SiteSettings.load(party.site)
+    aside = party.folder / "site-aside"
+    monkeypatch.chdir(party.folder)
+    party.site.rename(aside)
+    anchor = settings.anchor.rename(settings.anchor.with_name("aside"))
+    command = ["site", "init", "--schema", str(settings.schema), "--data", settings.source]
+    command += ["--epsilon", "3", "--study-epsilon", "1", "--delta", "1e-9"]
+    try:
+        code = run(command)
+        if os.geteuid() == 0:
+            assert code == 0
+            made = SiteSettings.load(party.site)
+            assert (made.name, made.socket, made.engine) == ("elmwood", party.socket, party.engine)
+            assert made.anchor == settings.anchor
+            shutil.rmtree(party.site)
+            made.anchor.unlink()
+    finally:
+        aside.rename(party.site)
+        anchor.rename(settings.anchor)
+
+
+# UNITS
+
+
+def test_units_are_such_as_systemd_takes(federated_site: Machine) -> None:
+    program = shutil.which("systemd-analyze")
+    for party in (federated_site.party, federated_site.founded.hub):
+        for service in services(party):
+            text = service.unit()
+            assert f"User={service.user}\n" in text
+            assert "NoNewPrivileges=yes" in text
+            if program is not None:
+                path = federated_site.root / service.file
+                path.write_text(text)
+                subprocess.run([program, "verify", str(path)], check=True, capture_output=True)
+
+
+def test_agent_has_no_network_and_engine_sees_no_rows(federated_site: Machine) -> None:
+    agent, engine = services(federated_site.party)
+    party = federated_site.party
+    assert "PrivateNetwork=yes" in agent.unit()
+    hidden = next(line for line in engine.settings if line.startswith("InaccessiblePaths="))
+    for path in (party.site, party.rows, party.anchor):
+        assert str(path) in hidden
+    assert agent.user != engine.user
+
+
+def test_scripts_are_such_as_a_shell_takes(federated_site: Machine) -> None:
+    for party in (federated_site.party, federated_site.founded.hub):
+        subprocess.run(["sh", "-n"], input=users_script(party).encode(), check=True)
+
+
+# REMOVING
+
+
+def test_removed_site_is_written_down_and_its_name_refused_by_the_server(
+    federated_site: Machine, answer: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    founded = federated_site.founded
+    kit, root = founded.hub_folder / "kit", ["--root", str(founded.root)]
+    assert answer.exists()
+    assert run(["federation", "remove", "lakesid", *root]) == 2
+    assert "did you mean 'lakeside'?" in capsys.readouterr().err
+    assert run(["federation", "remove", founded.coordinator, *root]) == 2
+    assert "no site" in capsys.readouterr().err
+    assert run(["federation", "remove", "lakeside", *root]) == 0
+    assert "the certificate stays valid" in capsys.readouterr().out
+    listed = kit / admission.DISABLED
+    assert json.loads(listed.read_text()) == {"disabled_clients": ["lakeside"]}
+    assert "lakeside" not in admission.admitted_sites(founded.root)
+    admission.refuse_name(kit, "lakeside", refused=False)
+    assert json.loads(listed.read_text()) == {"disabled_clients": []}
+    listed.write_text("[]")
+    assert "damaged" in refused(lambda: admission.refuse_name(kit, "lakeside"), kit)
+    listed.unlink()
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.text(max_size=3),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+        max_leaves=8,
+    )
+)
+def test_settings_differ_from_themselves_in_nothing(settings: object) -> None:
+    assert list(differences(settings, settings)) == []
+    assert list(differences({"a": settings}, {})) == ["a"]
