@@ -224,7 +224,7 @@ def _connected(presence: Presence) -> list[str]:
     for seen in presence.missing:
         hint = presence.hint(seen.site)
         lines.append(
-            f"missing: {seen.site}, {seen.words}"
+            f"missing: {seen.site}, last seen {seen.words}"
             + (" since the server started" if seen.last_seen is None else "")
             + (f"; {hint}" if hint else "")
         )
