@@ -143,9 +143,12 @@ def status(
 
 def _show_status(found: StudyStatus) -> None:
     """Sites and rounds as a table, and below it every round."""
+    from heterofedsyn.engines.nvflare.study_run import stopped
+
     numbers = [number for number, _ in found.rounds]
+    say(f"study {found.study}")
     show_table(
-        f"study {found.study}",
+        "Sites and rounds",
         ["site", "last seen", *(_heading(number, label) for number, label in found.rounds)],
         [
             [seen.site, seen.words, *(found.cell(seen.site, number) for number in numbers)]
@@ -160,7 +163,7 @@ def _show_status(found: StudyStatus) -> None:
     for done in progress.rounds if progress else ():
         say(_line(done))
     if progress:
-        say(f"{progress.state}{': ' if progress.message else ''}{progress.message}")
+        say(f"stopped: {stopped(progress)}" if progress.message else progress.state.value)
 
 
 def _heading(number: int, label: str) -> str:
@@ -207,8 +210,7 @@ class Shown:
                 self._say(line)
         under_way = [round_ for round_ in progress.rounds if not round_.finished]
         if under_way and progress.state == "running":
-            left = [site for site in under_way[-1].asked if site not in under_way[-1].answered]
-            names = ", ".join(left) or "the hub"
+            names = ", ".join(under_way[-1].waited_for) or "the hub"
             self._moving.show(f"  {_what(under_way[-1])}: waiting for {names}")
 
     def _say(self, line: str) -> None:
@@ -252,8 +254,7 @@ def _line(done: RoundProgress) -> str:
         f"  {what}, {len(done.answered)} of {count(len(done.asked), 'site')} answered, "
         f"{size(sum(done.received.values()))}, within {done.seconds:.0f} s"
     )
-    if not done.finished:
-        left = [site for site in done.asked if site not in done.answered]
+    if not done.finished and (left := done.waited_for):
         text += f", waiting for {', '.join(left)}"
     return "; ".join([text, *(f"{absence.site} {absence.reason}" for absence in done.absent)])
 

@@ -179,16 +179,16 @@ def stopped(progress: Progress, status: str = "") -> HeterofedsynError:
     kind = UsageError if progress.wrong_use else HeterofedsynError
     words = [progress.message or f"the job ended as {status}"]
     if not progress.wrong_use:
-        words += _remedies(progress)
+        words += remedies(progress)
     return kind("; ".join(words))
 
 
-def _remedies(progress: Progress) -> list[str]:
+def remedies(progress: Progress) -> list[str]:
     """What to do about sites that were missed last."""
     last = progress.rounds[-1].absent if progress.rounds else ()
     found = []
     for reason, remedy in _REMEDIES.items():
-        names = [absence.site for absence in last if absence.reason == reason]
+        names = sorted(absence.site for absence in last if absence.reason == reason)
         if names:
             found.append(remedy.format(", ".join(names)))
     if found:
@@ -255,7 +255,7 @@ def _too_few(presence: Presence, quorum: int) -> str:
         f"needs {quorum}"
     ]
     words += [
-        f"nobody is connected as {seen.site!r}" + (f": {hint}" if hint else "")
+        f"nobody is connected as {seen.site!r}" + (f" ({hint})" if hint else "")
         for seen in presence.missing
         if (hint := presence.hint(seen.site)) or seen.last_seen is None
     ]
