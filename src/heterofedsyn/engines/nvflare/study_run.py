@@ -162,7 +162,8 @@ def run_study(
             status = yield from _follow(hub, job, sightings, now, study)
         except EngineError as error:
             raise EngineError(
-                f"{error}; when the server {now.server} is back, continue with --resume"
+                f"{error}; when the server {now.server} is back, run this again, with --resume if "
+                "a round was finished"
             ) from None
         running.pop_all()
         with hub.result(job) as (progress, folder):
