@@ -108,7 +108,7 @@ def test_a_study_that_lacks_sites_says_which_and_what_to_do() -> None:
     for words in (
         "1 of 3 sites are connected and the study needs 3",
         "nobody is connected as 'kingsbridge'",
-        "nobody is connected as 'lakside': did you mean 'lakeside'?",
+        "nobody is connected as 'lakside' (did you mean 'lakeside'?)",
         "make it with `study new`",
         "ask kingsbridge to start the engine",
     ):

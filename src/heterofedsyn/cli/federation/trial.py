@@ -144,26 +144,33 @@ def _integers(signed: SignedReceipt) -> int:
 
 def _consoles(running: Processes, trial: Trial) -> None:
     """Pages for a steward and for the coordinator; the addresses that open them are in no log."""
+    from functools import partial
     from importlib.util import find_spec
 
     if any(find_spec(name) is None for name in ("starlette", "uvicorn", "python_multipart")):
         note("no consoles: they need the extra `console`: pip install 'heterofedsyn[console]'")
         return
+    told: list[str] = []
+
+    def hear(who: str, line: str) -> None:
+        told.append(line)
+        say(f"{who}: {line}")
+
     site, member = next(iter(trial.members.items()))
-    for who, options in (
-        (f"steward of {site}", ["--folder", str(member.settings.folder)]),
-        (
-            "coordinator",
-            ["--study-folder", str(trial.folder), "--kit", str(trial.hub.coordinator_kit)],
-        ),
-    ):
+    kit = str(trial.hub.coordinator_kit)
+    sides = {
+        f"steward of {site}": ["--folder", str(member.settings.folder)],
+        "coordinator": ["--study-folder", str(trial.folder), "--kit", kit],
+    }
+    for who, options in sides.items():
         program = str(member.party.programs / "heterofedsyn")
         running.start(
             f"console {who}",
             [program, "console", "--no-browser", *options],
             {},
-            lambda line, who=who: say(f"{who}: {line}"),  # type: ignore[misc]
+            partial(hear, who),
         )
+    running.until(lambda: sum("http://" in line for line in told) >= len(sides), "the consoles")
 
 
 def _stay(running: Processes) -> None:

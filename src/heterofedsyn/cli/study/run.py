@@ -146,7 +146,10 @@ def status(
 
 def _show_status(found: StudyStatus) -> None:
     """Sites and rounds as a table, and below it every round."""
-    show_table(f"study {found.study}", found.head, found.lines)
+    from heterofedsyn.engines.nvflare.study_run import stopped
+
+    say(f"study {found.study}")
+    show_table("Sites and rounds", found.head, found.lines)
     if found.job is None:
         say("the server knows no job of this study; start it with `study run`")
         return
@@ -155,7 +158,7 @@ def _show_status(found: StudyStatus) -> None:
     for done in progress.rounds if progress else ():
         say(_line(done))
     if progress:
-        say(f"{progress.state}{': ' if progress.message else ''}{progress.message}")
+        say(f"stopped: {stopped(progress)}" if progress.message else progress.state.value)
 
 
 class Shown:
@@ -198,8 +201,7 @@ class Shown:
                 self._say(line)
         under_way = [round_ for round_ in progress.rounds if not round_.finished]
         if under_way and progress.state == "running":
-            left = [site for site in under_way[-1].asked if site not in under_way[-1].answered]
-            names = ", ".join(left) or "the hub"
+            names = ", ".join(under_way[-1].waited_for) or "the hub"
             self._moving.show(f"  {_what(under_way[-1])}: waiting for {names}")
 
     def _say(self, line: str) -> None:
@@ -215,7 +217,7 @@ def _connected(presence: Presence) -> list[str]:
     for seen in presence.missing:
         hint = presence.hint(seen.site)
         lines.append(
-            f"missing: {seen.site}, {seen.words}"
+            f"missing: {seen.site}, last seen {seen.words}"
             + (" since the server started" if seen.last_seen is None else "")
             + (f"; {hint}" if hint else "")
         )
@@ -243,8 +245,7 @@ def _line(done: RoundProgress) -> str:
         f"  {what}, {len(done.answered)} of {count(len(done.asked), 'site')} answered, "
         f"{size(sum(done.received.values()))}, within {done.seconds:.0f} s"
     )
-    if not done.finished:
-        left = [site for site in done.asked if site not in done.answered]
+    if not done.finished and (left := done.waited_for):
         text += f", waiting for {', '.join(left)}"
     return "; ".join([text, *(f"{absence.site} {absence.reason}" for absence in done.absent)])
 

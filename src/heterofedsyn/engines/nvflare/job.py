@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Generator, Iterator
@@ -202,12 +204,40 @@ def connect(kit: Path, user: str | None = None) -> Iterator[Hub]:
     who = user or _settings(kit).get("username")
     if not who:
         raise UsageError("the kit does not say whose it is; name the user with --user")
-    with _plain("reach the server"), redirect_stdout(io.StringIO()):
-        hub = Hub(new_secure_session(who, str(kit), timeout=_MOST_SECONDS))
+    if (why := unreachable(kit)) is not None:
+        raise EngineError(why)
+    with _quiet():
+        with _plain("reach the server"), redirect_stdout(io.StringIO()):
+            hub = Hub(new_secure_session(who, str(kit), timeout=_MOST_SECONDS))
+        try:
+            yield hub
+        finally:
+            hub.close()
+
+
+def unreachable(kit: Path) -> str | None:
+    """That nobody answers at the server's port, and what to do; nothing if somebody does."""
+    host, port = server_of(kit)
     try:
-        yield hub
+        socket.create_connection((host, port), timeout=5).close()
+    except OSError as error:
+        why = error.strerror or "no answer"
+        return (
+            f"the server {host}:{port} cannot be reached ({why}); ask at the hub whether it runs "
+            "and whether its firewall lets this machine in, then run this again"
+        )
+    return None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep NVFlare's log from people: what matters comes as one of our errors."""
+    nobody, log = logging.NullHandler(), logging.getLogger()
+    log.addHandler(nobody)
+    try:
+        yield
     finally:
-        hub.close()
+        log.removeHandler(nobody)
 
 
 def server_of(kit: Path) -> tuple[str, int]:

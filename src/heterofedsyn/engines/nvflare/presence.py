@@ -29,10 +29,9 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     def words(self) -> str:
         """When it was heard, for people."""
         if self.last_seen is None:
-            return "not seen"
-        return f"seen {'within' if self.connected else 'about'} {_time(self.last_seen)}" + (
-            "" if self.connected else " ago"
-        )
+            return "never"
+        when = _time(self.last_seen)
+        return f"within {when}" if self.connected else f"{when} ago"
 
 
 class Presence(msgspec.Struct, frozen=True):

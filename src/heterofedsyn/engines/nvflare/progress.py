@@ -67,6 +67,12 @@ class RoundProgress(msgspec.Struct, frozen=True, kw_only=True):
         """Which it is."""
         return self.round, self.step
 
+    @property
+    def waited_for(self) -> tuple[str, ...]:
+        """Whose answer may still come."""
+        gone = () if self.again else {absence.site for absence in self.absent}
+        return tuple(site for site in self.asked if site not in (*self.answered, *gone))
+
     def heard(self, replies: Iterable[Reply]) -> RoundProgress:
         """The same with who answered by now, and who did not."""
         found = {reply.site: reply for reply in replies if reply.site in self.asked}

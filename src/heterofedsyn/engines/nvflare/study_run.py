@@ -6,7 +6,6 @@ and pages show it, each in its own way.
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, suppress
@@ -22,6 +21,7 @@ from heterofedsyn.engines.nvflare.job import (
     copy_release,
     ended,
     server_of,
+    unreachable,
 )
 from heterofedsyn.engines.nvflare.presence import Presence, Seen, Sightings
 from heterofedsyn.engines.nvflare.progress import Progress, State
@@ -161,7 +161,7 @@ def run_study(
     host, port = server_of(kit)
     now = Course(stage=Stage.REACHING, seconds=0.0, server=f"{host}:{port}", quorum=study.quorum)
     until = time.monotonic() + wait
-    yield from _reach(host, port, now, until)
+    yield from _reach(kit, now, until)
     with ExitStack() as held:
         hub = held.enter_context(connect(kit, user))
         sightings = Sightings(study.plan.sites)
@@ -176,7 +176,8 @@ def run_study(
             status = yield from _follow(hub, job, sightings, now, study)
         except EngineError as error:
             raise EngineError(
-                f"{error}; when the server {now.server} is back, continue with --resume"
+                f"{error}; when the server {now.server} is back, run this again, with --resume if "
+                "a round was finished"
             ) from None
         running.pop_all()
         with hub.result(job) as (progress, folder):
@@ -193,16 +194,16 @@ def stopped(progress: Progress, status: str = "") -> HeterofedsynError:
     kind = UsageError if progress.wrong_use else HeterofedsynError
     words = [progress.message or f"the job ended as {status}"]
     if not progress.wrong_use:
-        words += _remedies(progress)
+        words += remedies(progress)
     return kind("; ".join(words))
 
 
-def _remedies(progress: Progress) -> list[str]:
+def remedies(progress: Progress) -> list[str]:
     """What to do about sites that were missed last."""
     last = progress.rounds[-1].absent if progress.rounds else ()
     found = []
     for reason, remedy in _REMEDIES.items():
-        names = [absence.site for absence in last if absence.reason == reason]
+        names = sorted(absence.site for absence in last if absence.reason == reason)
         if names:
             found.append(remedy.format(", ".join(names)))
     if found:
@@ -229,29 +230,17 @@ def _short(absence: Absence) -> str:
     return absence.reason.removeprefix("refused (").removesuffix(")")
 
 
-def _reach(host: str, port: int, now: Course, until: float) -> Generator[Course]:
+def _reach(kit: Path, now: Course, until: float) -> Generator[Course]:
     """Wait until the server's port is open."""
     begun = time.monotonic()
     while True:
         yield msgspec.structs.replace(now, seconds=time.monotonic() - begun)
-        why = _unreachable(host, port)
+        why = unreachable(kit)
         if why is None:
             return
         if time.monotonic() >= until:
-            raise EngineError(
-                f"the server {now.server} cannot be reached ({why}); ask at the hub whether it "
-                "runs and whether its firewall lets this machine in, then run this again"
-            )
+            raise EngineError(why)
         time.sleep(LOOK_AGAIN)
-
-
-def _unreachable(host: str, port: int) -> str | None:
-    """Why nobody answers on a port; nothing if somebody does."""
-    try:
-        socket.create_connection((host, port), timeout=5).close()
-    except OSError as error:
-        return error.strerror or "no answer"
-    return None
 
 
 def _gather(
@@ -281,7 +270,7 @@ def _too_few(presence: Presence, quorum: int) -> str:
         f"needs {quorum}"
     ]
     words += [
-        f"nobody is connected as {seen.site!r}" + (f": {hint}" if hint else "")
+        f"nobody is connected as {seen.site!r}" + (f" ({hint})" if hint else "")
         for seen in presence.missing
         if (hint := presence.hint(seen.site)) or seen.last_seen is None
     ]
