@@ -89,6 +89,8 @@ class CoordinatorDesk:
             ReleaseError: if it cannot be trusted to be one.
         """
         folder = self.place(name)
+        if not folder.is_dir():
+            raise HTTPException(404)
         changed = folder.stat().st_mtime_ns
         known = self._releases.get(name)
         if known is None or known[0] != changed:

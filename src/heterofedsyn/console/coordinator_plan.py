@@ -17,6 +17,7 @@ from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.hub.methods import METHODS
 from heterofedsyn.hub.planning.forecast import EPSILONS, Outlook
 from heterofedsyn.hub.planning.forecast_words import BUDGET_HEAD, budget_line, figure
+from heterofedsyn.hub.planning.trusts import REFUSED
 from heterofedsyn.privacy.trust import LEAST_SITES, Local, SecureAggregation
 from heterofedsyn.protocol import Plan
 from heterofedsyn.report.blocks import Block, Facts, Table, Text
@@ -78,7 +79,7 @@ def _plan(visit: Visit, desk: CoordinatorDesk) -> Response:
             expected = desk.planner.look(setup, epsilon)
             blocks = _blocks(plan, setup, expected, epsilon, desk)
             curve = _curve(expected, epsilon)
-            problem = expected.problem
+            problem = expected.problems.get(epsilon, "")
             new = _to_new(given, epsilon)
         except HeterofedsynError as error:
             problem = str(error)
@@ -159,8 +160,8 @@ def _blocks(
         ("Epsilon", f"{epsilon:g}"),
         ("An attacker is right", in_thousand(most_right(plan.budget.rho))),
         ("Noise of a sum", f"{math.sqrt(trust.variance_factor):.2f} times that of one place"),
-        ("Error of one column", _error(outlook)),
-        ("Error of two columns", _pair_error(outlook)),
+        ("Error of one column", _error(outlook) or _unknown(expected, epsilon)),
+        ("Error of two columns", _pair_error(outlook) or _unknown(expected, epsilon)),
     ]
     if plan.budget_alone != plan.budget:
         alone = plan.budget_alone.epsilon(plan.delta, plan.conversion)
@@ -168,7 +169,7 @@ def _blocks(
     rows = tuple(
         tuple(budget_line(expected.outlooks[each], epsilon))
         if each in expected.outlooks
-        else (f"{each:g}", "being worked out", *[""] * (len(BUDGET_HEAD) - 2))
+        else (f"{each:g}", _unknown(expected, each), *[""] * (len(BUDGET_HEAD) - 2))
         for each in EPSILONS
     )
     blocks: list[Block] = [
@@ -200,24 +201,29 @@ def _trusts(setup: Setup, epsilon: float, desk: CoordinatorDesk) -> tuple[tuple[
             continue  # too few sites for sums
         outlook = desk.planner.known(other).outlooks.get(epsilon)
         alone = plan.budget_alone.epsilon(plan.delta, plan.conversion)
-        error = "choose it to see" if outlook is None else _error(outlook)
+        error = _error(outlook) or "choose it to see"
         mark = " <" if trust == setup.trust else ""
         noise = f"{math.sqrt(plan.trust_model.variance_factor):.2f}"
         found.append((f"{trust}{mark}", noise, error, f"{alone:.3g}"))
     return tuple(found) if len(found) > 1 else ()
 
 
+def _unknown(expected: Expected, epsilon: float) -> str:
+    return REFUSED if epsilon in expected.problems else "being worked out"
+
+
 def _error(outlook: Outlook | None) -> str:
+    """The error of one column, for people; nothing before it is known."""
     if outlook is None:
-        return "being worked out"
-    return "refused" if outlook.one_way is None else f"{percent(outlook.one_way)} of records"
+        return ""
+    return REFUSED if outlook.one_way is None else f"{percent(outlook.one_way)} of records"
 
 
 def _pair_error(outlook: Outlook | None) -> str:
-    if outlook is None or outlook.two_way is None:
-        return "being worked out" if outlook is None else "-"
-    low, high = outlook.two_way
-    return f"{percent(low)} to {percent(high)}"
+    """Between what and what that of two columns lies."""
+    if outlook is None:
+        return ""
+    return "-" if outlook.two_way is None else " to ".join(map(percent, outlook.two_way))
 
 
 def _curve(expected: Expected, epsilon: float) -> Curve | None:

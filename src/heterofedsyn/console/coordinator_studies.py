@@ -127,7 +127,10 @@ def _running(study: Study, desk: CoordinatorDesk) -> dict[str, Any]:
             sentence(": ".join(filter(None, (status.progress.state, status.progress.message))))
         )
     table = Table(
-        "Sites and rounds", tuple(status.head), tuple(map(tuple, status.lines)), len(status.head)
+        "As the federation says",
+        tuple(status.head),
+        tuple(map(tuple, status.lines)),
+        len(status.head),
     )
     return {"sites": table, "running": " ".join(words), "problem": ""}
 

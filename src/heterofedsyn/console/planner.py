@@ -56,15 +56,19 @@ class Setup:
 
 @dataclass
 class Expected:
-    """What is known so far of one setup, by epsilon."""
+    """What is known so far of one setup, or why nothing is, by epsilon."""
 
     outlooks: dict[float, Outlook] = field(default_factory=dict)
-    problem: str = ""
+    problems: dict[float, str] = field(default_factory=dict)
 
     def missing(self, first: float) -> list[float]:
         """Budgets that nobody looked at, this one first."""
         order = sorted(EPSILONS, key=lambda epsilon: (epsilon != first, _apart(epsilon, first)))
-        return [] if self.problem else [each for each in order if each not in self.outlooks]
+        return [each for each in order if each not in {**self.outlooks, **self.problems}]
+
+    def copy(self) -> Expected:
+        """The same as it is now."""
+        return Expected(dict(self.outlooks), dict(self.problems))
 
 
 class Planner:
@@ -92,13 +96,12 @@ class Planner:
             if expected.missing(epsilon) and not self._works:
                 self._works = True
                 Thread(target=self._work, daemon=True).start()
-            return Expected(dict(expected.outlooks), expected.problem)
+            return expected.copy()
 
     def known(self, setup: Setup) -> Expected:
         """What is known of a setup by now; nothing is worked out for it."""
         with self._changed:
-            found = self._known.get(setup, Expected())
-            return Expected(dict(found.outlooks), found.problem)
+            return self._known.get(setup, Expected()).copy()
 
     def wait(self, seconds: float) -> bool:
         """Whether all that was asked for is known within so many seconds."""
@@ -132,7 +135,7 @@ class Planner:
         with self._changed:
             expected = self._known.setdefault(setup, Expected())
             if isinstance(found, str):
-                expected.problem = found
+                expected.problems[epsilon] = found
             else:
                 expected.outlooks[epsilon] = found
             self.turn += 1
