@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import shutil
 import stat
 import subprocess
@@ -34,7 +35,10 @@ from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
 from heterofedsyn.federation import Party, admission, join, new_federation, read_asking, unpack_kit
 from heterofedsyn.federation.party import check_host, check_prefix
 from heterofedsyn.federation.services import services, users_script
+from heterofedsyn.protocol import Study
+from heterofedsyn.simulate.hospitals import hospital_schema
 from heterofedsyn.site.settings import SiteSettings
+from nvflare_support import GUIDE
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(120)]
 
@@ -459,3 +463,23 @@ def test_removed_site_is_written_down_and_its_name_refused_by_the_server(
 def test_settings_differ_from_themselves_in_nothing(settings: object) -> None:
     assert list(differences(settings, settings)) == []
     assert list(differences({"a": settings}, {})) == ["a"]
+
+
+# THE GUIDE
+
+
+def test_study_of_the_guide_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hospital_schema().save(tmp_path / "schema.toml")
+    monkeypatch.chdir(tmp_path)
+    assert run(shlex.split(GUIDE["study.sh"].replace("\\\n", " "))[1:]) == 0
+    assert Study.load(tmp_path / "study.toml").plan.sites == ("elmwood", "kingsbridge", "lakeside")
+
+
+def test_every_command_of_the_guide_is_run_by_a_test_or_said_not_to_be() -> None:
+    """What needs root, a package index or systemd is not; what it says is tested elsewhere."""
+    names = ("nvflare_support", "test_nvflare", "test_nvflare_sums")
+    tests = "".join(Path(__file__).with_name(f"{name}.py").read_text("utf-8") for name in names)
+    assert {name for name in GUIDE if f'"{name}"' not in tests} == {
+        *("install.sh", "hub-start.sh", "users.sh", "start.sh", "stop.sh"),
+        "try.sh",
+    }
