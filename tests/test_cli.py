@@ -799,6 +799,8 @@ COMMANDS = [
     ("ask",),
     ("export",),
     ("console",),
+    ("federation",),
+    *(("federation", name) for name in ("try", "new", "admit", "remove")),
     ("audit",),
     ("bench",),
     ("bench", "audit"),
@@ -812,6 +814,7 @@ COMMANDS = [
     ("site",),
     *(("site", name) for name in ("init", "preview", "approve", "withdraw", "serve", "receipt")),
     *(("site", name) for name in ("verify", "evaluate", "ledger", "close", "peer")),
+    *(("site", name) for name in ("join", "kit", "doctor")),
     ("study",),
     *(("study", name) for name in ("new", "package", "run", "status")),
 ]

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from heterofedsyn._toml import to_toml
 from heterofedsyn.cli import _show
 from heterofedsyn.cli.app import run
 from heterofedsyn.engines.nvflare import job as job_module
+from heterofedsyn.engines.nvflare import study_run
 from heterofedsyn.engines.nvflare.job import Hub
 from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress, State
 from heterofedsyn.engines.nvflare.task import PROGRESS_FILE, RESULT
@@ -286,7 +288,14 @@ class LyingServer:
         return f"7{NASTY}"
 
     def get_job_meta(self, job: str) -> dict[str, Any]:
-        return {"status": self.status}
+        return {"status": self.status, "job_deploy_detail": [NASTY]}
+
+    def get_connected_client_list(self) -> list[Any]:
+        known = SimpleNamespace(name=NASTY, last_connect_time=1.0)
+        there = (
+            SimpleNamespace(name=site, last_connect_time=2e9) for site in self.study.plan.sites
+        )
+        return [known, *there]
 
     def do_app_command(self, job: str, topic: str, data: dict[str, Any]) -> Any:
         return msgspec.to_builtins(self.progress)
@@ -324,13 +333,20 @@ def test_progress_that_a_server_made_up_is_shown_as_letters(
     def connect(kit: Path, user: str | None = None) -> Iterator[Hub]:
         yield Hub(server)
 
-    monkeypatch.setattr(job_module, "connect", connect)
+    for module in (job_module, study_run):
+        monkeypatch.setattr(module, "connect", connect)
+    monkeypatch.setattr(study_run, "unreachable", lambda kit: None)
+    Path("startup").mkdir()
+    settings = {"admin": {"host": "localhost", "port": 1, "username": "lead@example.org"}}
+    Path("startup/fed_admin.json").write_text(json.dumps(settings), "utf-8")
     for status in (f"RUNNING{NASTY}", f"FINISHED{NASTY}"):
         server.status = status
         for more in ([], ["--json"]):
             assert run(["study", "status", "study.toml", "--kit", ".", *more]) == 0
             check(*capsys.readouterr())
-    assert run(["study", "run", "study.toml", "--kit", ".", "--out", "release"]) == 1
+    assert (
+        run(["study", "run", "study.toml", "--kit", ".", "--wait", "1s", "--out", "release"]) == 1
+    )
     assert r"\x1b[2K" in check(*capsys.readouterr())
 
 

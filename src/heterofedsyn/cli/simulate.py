@@ -128,7 +128,7 @@ def simulate(
     safe_csv: SafeCsv = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Run a federated study on files or databases and write a release.
+    """Run a study on files or databases and write a release.
 
     Noise comes from the operating system unless --seed is given.
     """

@@ -52,7 +52,7 @@ def new(
     prefix: Prefix = "heterofedsyn",
     programs: Programs = None,
 ) -> None:
-    """Make a federation: its root key, its hardened server, and the coordinator's kit.
+    """Make a federation: root key, hardened server, coordinator's kit.
 
     Nothing is started. The root key signs everything; keep it off the server.
     """

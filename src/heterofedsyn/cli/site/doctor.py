@@ -23,7 +23,9 @@ def doctor(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check kit, users, files, socket, anchor, units, versions, clock and hub; change nothing.
+    """Check every rule on this machine; change nothing.
+
+    Kit, users, files, socket, anchor, units, versions, clock and hub.
 
     Best as root, who can ask what other users may read. Ends with 1 if something is wrong.
     """

@@ -29,7 +29,7 @@ def join(
         bool, typer.Option("--renew", help="A new key and certificate for the kit that is here.")
     ] = False,
 ) -> None:
-    """Make a private key, which stays here, and a request to send to the hub."""
+    """Make a private key, which stays, and a request for the hub."""
     from heterofedsyn.federation.joining import join as make_request
 
     made = make_request(federation, name, folder, organisation=organisation, renew=renew)

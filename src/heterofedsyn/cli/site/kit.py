@@ -37,7 +37,7 @@ def kit(
         bool, typer.Option("--harden", help="Write the settings of the kit that is here anew.")
     ] = False,
 ) -> None:
-    """Check the hub's answer, and make a kit that refuses code before anybody can start it.
+    """Make a hardened kit of the hub's answer, which takes no code.
 
     Writes units and a script that makes two users, too. With a kit in use it is a renewal.
     """

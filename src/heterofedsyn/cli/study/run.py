@@ -128,7 +128,10 @@ def status(
     user: User = None,
     as_json: Json = False,
 ) -> None:
-    """How far a study is: sites and rounds, who is connected, refusals with their reasons."""
+    """How far a study is.
+
+    Sites and rounds, who is connected, and refusals with their reasons.
+    """
     import msgspec
 
     from heterofedsyn.engines.nvflare.job import connect
