@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from console_support import Caller, entered, running
 from heterofedsyn import FederatedSynthesizer
+from heterofedsyn._words import aloud
 from heterofedsyn.console import follower as following
 from heterofedsyn.console.coordinator import coordinator
 from heterofedsyn.console.follower import Follower
@@ -29,10 +30,12 @@ from heterofedsyn.exports import export
 from heterofedsyn.hub import make_method
 from heterofedsyn.hub.planning.forecast import EPSILONS, forecast
 from heterofedsyn.hub.release import load
+from heterofedsyn.masking.identity import key_fingerprint
 from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.schema import Schema
 from heterofedsyn.simulate.drafting import draft_plan
+from heterofedsyn.site.signing import Identity
 from invented import SCHEMA, patients
 from site_support import make_study
 
@@ -133,6 +136,18 @@ def test_a_study_that_is_worded_in_the_form_is_that_of_study_new(
     assert sent.text == (tmp_path / "falls.toml").read_text()
     assert "attachment" in sent.headers["content-disposition"]
     assert "Falls" in working.ask("").text
+
+
+def test_a_study_of_sums_is_made_of_pasted_keys_and_shows_what_to_compare(
+    working: Caller, tmp_path: Path
+) -> None:
+    keys = {name: Identity.fresh().public for name in ("one", "two", "oak")}
+    sites = "\n".join(f"{name}={key}" for name, key in keys.items())
+    page = make(working, trust="secure-aggregation", sites=sites, colluding="1")
+    plan = Study.load(tmp_path / "falls.toml").plan
+    assert plan.roster == keys
+    for key in keys.values():
+        assert aloud(key_fingerprint(key)) in page
 
 
 @pytest.mark.parametrize(
@@ -334,6 +349,7 @@ def test_a_study_is_followed_while_somebody_looks_and_no_longer(
     monkeypatch.setattr(following, "AGAIN_SECONDS", 0.01)
     monkeypatch.setattr(following, "UNSEEN_SECONDS", 0.3)
     study, opened = make_study(PUBLIC), [0, 0]
+    seen = Seen(site="elmwood", connected=True, last_seen=10.0)
     said: list[StudyStatus | Exception] = [EngineError("nobody is there"), RuntimeError("secret")]
 
     @contextmanager
@@ -347,8 +363,7 @@ def test_a_study_is_followed_while_somebody_looks_and_no_longer(
     def answer(asked: Study) -> StudyStatus:
         if said and isinstance(said[0], Exception):
             raise said.pop(0)  # type: ignore[misc]
-        sites = (Seen(site="elmwood", connected=True, last_seen=10.0),)
-        return StudyStatus(study=asked.fingerprint, sites=sites)
+        return StudyStatus(study=asked.fingerprint, sites=(seen,))
 
     watch, problems = Follower(session), set()
     until = time.monotonic() + 20
@@ -356,7 +371,7 @@ def test_a_study_is_followed_while_somebody_looks_and_no_longer(
         problems.add(found.problem)
         time.sleep(0.001)
     assert found.status is not None
-    assert found.status.lines == [["elmwood", "seen within 10 s"]]
+    assert found.status.lines == [["elmwood", seen.words]]
     assert "secret" not in "".join(problems)
     turn = watch.turn
     assert turn >= 1

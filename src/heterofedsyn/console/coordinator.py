@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from heterofedsyn.console import (
@@ -10,7 +9,7 @@ from heterofedsyn.console import (
     coordinator_releases,
     coordinator_studies,
 )
-from heterofedsyn.console.coordinator_desk import CoordinatorDesk
+from heterofedsyn.console.coordinator_desk import CoordinatorDesk, changed
 from heterofedsyn.console.pages import Role
 from heterofedsyn.site.owner import check_owner
 
@@ -47,8 +46,4 @@ def _state(desk: CoordinatorDesk) -> str:
     if follower is not None:
         follower.still_here()
     running = 0 if follower is None else follower.turn
-    return f"{_looks(desk.folder)}|{desk.planner.turn}|{running}"
-
-
-def _looks(folder: Path) -> str:
-    return str(os.stat(folder).st_mtime_ns)  # noqa: PTH116
+    return f"{changed(desk.folder)}|{desk.planner.turn}|{running}"

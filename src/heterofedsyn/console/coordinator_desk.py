@@ -39,6 +39,7 @@ class CoordinatorDesk:
     def __init__(self, folder: Path, kit: Path | None) -> None:
         self.folder, self.kit = folder, kit
         self.turn = Lock()
+        self._known: dict[str, tuple[int, Study | Schema | None]] = {}
         self._releases: dict[str, tuple[int, Release]] = {}
 
     @cached_property
@@ -53,13 +54,8 @@ class CoordinatorDesk:
 
     def studies(self) -> list[tuple[str, Study]]:
         """Every study of the folder by its name, the newest first."""
-        found = []
-        for path in self._files("*.toml"):
-            try:
-                found.append((path.stem, Study.load(path)))
-            except HeterofedsynError:
-                continue  # a schema, or something else
-        return found
+        read = ((path.stem, self._read(path)) for path in self._files("*.toml"))
+        return [(name, found) for name, found in read if isinstance(found, Study)]
 
     def study(self, name: str) -> Study:
         """The study of that name."""
@@ -67,12 +63,8 @@ class CoordinatorDesk:
 
     def schemas(self) -> dict[str, Schema]:
         """Every schema of the folder, and that of every study, by its name."""
-        found = {}
-        for path in self._files("*.toml"):
-            try:
-                found[path.stem] = Schema.load(path)
-            except HeterofedsynError:
-                continue  # a study, or something else
+        read = ((path.stem, self._read(path)) for path in self._files("*.toml"))
+        found = {name: each for name, each in read if isinstance(each, Schema)}
         for name, study in self.studies():
             if study.public.fingerprint not in {each.fingerprint for each in found.values()}:
                 found[f"{name} (its schema)"] = study.public
@@ -91,10 +83,10 @@ class CoordinatorDesk:
         folder = self.place(name)
         if not folder.is_dir():
             raise HTTPException(404)
-        changed = folder.stat().st_mtime_ns
+        when = changed(folder)
         known = self._releases.get(name)
-        if known is None or known[0] != changed:
-            known = changed, load(folder)
+        if known is None or known[0] != when:
+            known = when, load(folder)
             while len(self._releases) >= MOST_KEPT:
                 self._releases.pop(next(iter(self._releases)), None)
             self._releases[name] = known
@@ -141,4 +133,28 @@ class CoordinatorDesk:
             for path in self.folder.glob(pattern)
             if _NAME.fullmatch(path.name) and not path.is_symlink()
         ]
-        return sorted(there, key=lambda path: (-path.stat().st_mtime_ns, path.name))[:MOST_FILES]
+        return sorted(there, key=lambda path: (-changed(path), path.name))[:MOST_FILES]
+
+    def _read(self, path: Path) -> Study | Schema | None:
+        """What a file is, read once until it changes; nothing if it is neither."""
+        when = changed(path)
+        known = self._known.get(path.name)
+        if known is None or known[0] != when:
+            known = when, _read_file(path)
+            self._known[path.name] = known
+        return known[1]
+
+
+def changed(path: Path) -> int:
+    """When something was changed; the number means nothing else."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0  # it is gone
+
+
+def _read_file(path: Path) -> Study | Schema | None:
+    for read in (Study.load, Schema.load):
+        with suppress(HeterofedsynError):
+            return read(path)
+    return None

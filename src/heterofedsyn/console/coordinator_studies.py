@@ -21,7 +21,7 @@ from heterofedsyn.hub.planning.preview import (
     preview,
     round_lines,
 )
-from heterofedsyn.masking.identity import raw_key
+from heterofedsyn.masking.identity import key_fingerprint, raw_key
 from heterofedsyn.privacy.trust import Local
 from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.plan import protected
@@ -170,7 +170,19 @@ def _sections(study: Study) -> list[Section]:
             tuple(Text(sentence(line)) for line in promise(plan)),
         ),
         Section("leaves", "What it asks of a site", leaves),
+        *_roster(study),
     ]
+
+
+def _roster(study: Study) -> list[Section]:
+    """Whose keys hide the answers, where there are any."""
+    keys = sorted(study.plan.roster.items())
+    if not keys:
+        return []
+    rows = tuple((name, aloud(key_fingerprint(key))) for name, key in keys)
+    words = "Every steward confirms the keys of all other sites, by telephone with each of them."
+    head = ("site", "fingerprint of its key")
+    return [Section("roster", "Whose keys", (Table("Roster", head, rows, 2, 100), Text(words)))]
 
 
 def _worded(visit: Visit, desk: CoordinatorDesk) -> Response:
