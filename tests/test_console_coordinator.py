@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from msgspec import structs
 from playwright.sync_api import Browser, Page, expect
 
 from console_support import Caller, entered, running
@@ -24,6 +25,7 @@ from heterofedsyn.console.coordinator import coordinator
 from heterofedsyn.console.follower import Follower
 from heterofedsyn.console.planner import Planner, Setup
 from heterofedsyn.engines.nvflare.presence import Seen
+from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress
 from heterofedsyn.engines.nvflare.study_run import StudyStatus
 from heterofedsyn.errors import EngineError, HeterofedsynError
 from heterofedsyn.exports import export
@@ -379,6 +381,32 @@ def test_a_study_is_followed_while_somebody_looks_and_no_longer(
         time.sleep(0.01)
     assert opened[0] == opened[1] == 3
     assert watch.look(study).status is None, "what is old is not shown as new"
+
+
+def test_rounds_that_are_known_stay_until_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "LOOK_SECONDS", 0.01)
+    study, asked = make_study(PUBLIC), threading.Event()
+    seen = RoundProgress(round=1, label="total", parts=1, asked=("elmwood",))
+    known = StudyStatus(study=study.fingerprint, job="1", status="RUNNING")
+    said = [structs.replace(known, progress=Progress(study=study.fingerprint, rounds=(seen,)))]
+
+    @contextmanager
+    def session() -> Iterator[following.Ask]:
+        yield answer
+
+    def answer(_: Study) -> StudyStatus:
+        if said:
+            return said.pop()
+        asked.set()
+        return known
+
+    watch = Follower(session)
+    watch.look(study)
+    assert asked.wait(20)
+    time.sleep(0.05)
+    found = watch.look(study).status
+    assert found is not None
+    assert found.rounds == ((1, "total"),)
 
 
 def test_a_kit_that_is_none_is_told_on_the_page_of_the_study(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock, Thread
 
+import msgspec
+
 from heterofedsyn.engines.nvflare.job import connect
 from heterofedsyn.engines.nvflare.study_run import StudyStatus, study_status
 from heterofedsyn.errors import HeterofedsynError
@@ -79,7 +81,7 @@ class Follower:
         try:
             with self._session() as ask:
                 while (study := self._wanted()) is not None:
-                    status = ask(study)
+                    status = self._with_before(ask(study))
                     self._keep(study, Followed(status))
                     over = status.job is not None and not status.runs
                     self._rest(AGAIN_SECONDS if over else LOOK_SECONDS)
@@ -92,6 +94,13 @@ class Follower:
             words = str(error) if known else f"NVFlare failed: {type(error).__name__}"
             self._keep(study, Followed(problem=words))
             return False
+
+    def _with_before(self, status: StudyStatus) -> StudyStatus:
+        """The same with the rounds that are known: a job that is about to end tells none."""
+        before = self._found.get(status.study, Followed()).status
+        if before is None or before.job != status.job or status.progress is not None:
+            return status
+        return msgspec.structs.replace(status, progress=before.progress)
 
     def _rest(self, seconds: float) -> None:
         """Wait so long, or until another study is looked at."""
