@@ -115,6 +115,12 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if hasattr(error, "format_message"):  # the parser's own kind of error
             return _misused(error, arguments)
+        if isinstance(error, RuntimeError) and "no locator available" in str(error):  # numba's
+            return _fail(
+                "there is no place to keep compiled code, as this user has no home that it may "
+                "write; set NUMBA_CACHE_DIR to a folder of its own",
+                1,
+            )
         if os.environ.get("HETEROFEDSYN_DEBUG"):
             for line in traceback.format_exc().rstrip("\n").split("\n"):
                 note(line)
