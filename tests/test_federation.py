@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federation_support import Machine
+from federation_support import Machine, admitted
 from heterofedsyn._words import aloud
 from heterofedsyn.cli.app import run
 from heterofedsyn.engines.nvflare import provisioning
@@ -330,6 +330,26 @@ def test_kit_command_says_nothing_of_starting_before_hardening(
         *("kit", "federation.toml", "users.sh", "start.sh"),
         *("lake-agent.service", "lake-engine.service"),
     }
+
+
+def test_kit_that_was_interrupted_is_made_by_the_same_command(
+    federated_site: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = federated_site.root / "oak"
+    folder.mkdir()
+    signed = admitted(federated_site.founded, folder, "oak", days=100)
+    told = federated_site.founded.hub.fingerprint
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("heterofedsyn.federation.joining.write_services", stop)
+        with pytest.raises(KeyboardInterrupt):
+            unpack_kit(signed, folder, fingerprint=told)
+    party = unpack_kit(signed, folder, fingerprint=told)
+    assert party == Party.load(folder)
+    assert not (folder / "request").exists()
 
 
 def test_hardening_again_takes_every_change_back(federated_site: Machine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -149,3 +150,4 @@ def _own_kit(
     admit(read_asking(made, folder / ROOT, kind=kind), signed)
     place_kit(signed.read_bytes(), request, hub.fingerprint, folder / part / KIT, harden)
     signed.unlink()
+    shutil.rmtree(request)

@@ -31,6 +31,7 @@ from heterofedsyn.engines.nvflare.provisioning import (
 from heterofedsyn.errors import PrivacyRefusal, UsageError
 from heterofedsyn.federation.party import (
     KIT,
+    PARTY,
     PREFIX,
     Party,
     as_owner,
@@ -118,7 +119,7 @@ def unpack_kit(
     """
     data = read_zip(signed)
     answer = read_signed(data)
-    if os.path.lexists(folder / KIT):
+    if os.path.lexists(folder / KIT) and not _unfinished(folder):
         return _renew(data, answer, signed.name, folder, fingerprint)
     check_prefix(prefix)
     if fingerprint is None:
@@ -146,6 +147,7 @@ def unpack_kit(
     place_kit(data, folder / REQUEST, told, folder / KIT, harden_site)
     write_services(party, folder)
     party.save(folder)
+    shutil.rmtree(folder / REQUEST)  # it holds the private key once more
     return party
 
 
@@ -173,10 +175,7 @@ def place_kit(
     kit: Path,
     harden: Callable[[Path], None],
 ) -> None:
-    """Make a kit where nobody else can see it; it is in its place when it is hardened.
-
-    The folder of the request, which holds the private key once more, is removed.
-    """
+    """Make a kit where nobody else can see it; it is in its place when it is hardened."""
     with written_whole(kit) as partial:
         partial.chmod(0o700)
         work = partial / ".work"
@@ -187,7 +186,6 @@ def place_kit(
         shutil.rmtree(work)
         _check_secured(partial)
         harden(partial)
-    shutil.rmtree(request)
 
 
 def _renew(data: bytes, answer: Signed, file: str, folder: Path, fingerprint: str | None) -> Party:
@@ -216,8 +214,18 @@ def _renew(data: bytes, answer: Signed, file: str, folder: Path, fingerprint: st
     place_kit(data, folder / RENEWAL, told, fresh, harden_site)
     _give(fresh, kit)
     kit.rename(folder / BEFORE)
-    fresh.rename(kit)
+    try:
+        fresh.rename(kit)
+    except BaseException:
+        (folder / BEFORE).rename(kit)
+        raise
+    shutil.rmtree(folder / RENEWAL)
     return party
+
+
+def _unfinished(folder: Path) -> bool:
+    """Whether a first kit was interrupted before all was written; it is made anew then."""
+    return (folder / REQUEST).is_dir() and not os.path.lexists(folder / PARTY)
 
 
 def _give(folder: Path, like: Path) -> None:
