@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -13,8 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
+from heterofedsyn.engines.nvflare.provisioning import rest
 from heterofedsyn.errors import UsageError
 from heterofedsyn.federation.admission import admit, read_asking
 from heterofedsyn.federation.founding import Founded, new_federation
@@ -22,12 +20,10 @@ from heterofedsyn.federation.joining import join, unpack_kit
 from heterofedsyn.federation.party import Party
 from heterofedsyn.federation.services import services
 from heterofedsyn.federation.trial_processes import Processes
-from heterofedsyn.hub.methods import make_method
-from heterofedsyn.hub.methods.base import settings_of
+from heterofedsyn.hub.planning.new_study import new_study
 from heterofedsyn.privacy.trust import Local, SecureAggregation
-from heterofedsyn.protocol import Plan, Study
+from heterofedsyn.protocol import Study
 from heterofedsyn.protocol.about import About
-from heterofedsyn.protocol.plan import Aggregation
 from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
 from heterofedsyn.site.consent import approve, recorded
 from heterofedsyn.site.create import create_site
@@ -41,7 +37,7 @@ Outcome = TypeVar("Outcome")
 FEDERATION = "hospitals"
 SITES = ("elmwood", "kingsbridge", "lakeside")
 TRUSTS = (Local.name, SecureAggregation.name)
-METHOD, EPSILON, DELTA = "wavetree", 1.0, 1e-9
+EPSILON, DELTA = 1.0, 1e-9
 LEAST_PATIENTS, MOST_PATIENTS = 1_000, 1_000_000
 
 _HUB = "localhost"
@@ -129,6 +125,7 @@ def set_up(running: Processes, *, trust: str, patients: int) -> Trial:
             site: Member(kit.result(), settings[site], keys[site])
             for site, kit in zip(SITES, kits, strict=True)
         }
+    rest()
     return Trial(folder, hub, members, trust)
 
 
@@ -160,21 +157,15 @@ def agree(trial: Trial) -> Study:
             for other in keys.keys() - {site}:
                 book = book.add(other, keys[other])
             book.save(member.settings.folder)
-    schema, method = hospital_schema(), make_method(METHOD)
-    plan = Plan(
-        schema=schema.fingerprint,
-        encoding=method.encoding(schema).fingerprint,
+    study = new_study(
+        hospital_schema(),
+        (SITES, keys if hidden else {}),
         epsilon=EPSILON,
         delta=DELTA,
         trust=trial.trust,
-        sites=SITES,
-        method=method.name,
-        settings=settings_of(method),
-        seed=secrets.randbits(62),
-        aggregation=Aggregation(1, len(SITES), keys) if hidden else msgspec.UNSET,
         about=_ABOUT,
+        now=datetime.now(UTC),
     )
-    study = Study(plan=plan, schema=schema.settings, quorum=len(SITES))
     study.save(trial.study_file)
     for site, member in trial.members.items():
         approve(member.settings, study, who=f"the steward of {site}", now=datetime.now(UTC))

@@ -208,6 +208,11 @@ def _nvflare(*arguments: str | Path, doing: str) -> dict[str, Any]:
     return made
 
 
+def rest() -> None:
+    """End the process that runs NVFlare's commands; another starts when one is needed."""
+    _commands().close()
+
+
 @cache
 def _commands() -> Commands:
     """The one process that runs NVFlare's commands."""
