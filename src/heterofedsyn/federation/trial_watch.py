@@ -69,13 +69,12 @@ def clear(mark: str, folder: Path, scratch: Path, *, keep: bool) -> None:
 
 
 def remove_trial(folder: Path, mark: str) -> None:
-    """Remove a trial's folder, and no other."""
-    try:
-        if (folder / NOTE).read_text("ascii") != mark:
-            return
-    except (OSError, ValueError):
-        return
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove a trial's folder, and no other; one without a mark only if nothing is in it."""
+    with contextlib.suppress(OSError, ValueError):
+        if not (folder / NOTE).exists():
+            folder.rmdir()
+        elif (folder / NOTE).read_text("ascii") == mark:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _has(pid: int, mark: str) -> bool:
