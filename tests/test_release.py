@@ -482,7 +482,7 @@ def test_records_that_contradict_each_other_are_named(
 def test_a_record_that_is_forged_but_possible_loads(folder: Path) -> None:
     """The tests above refuse the change, not the forging."""
     forge(folder, RUN, put("remarks", ["something else"]))
-    forge(folder, PRIVACY, put("sites", 0, "charges", 0, "label", "something else"))
+    forge(folder, RUN, put("differences", 0, "attributes", 0, "distance", 0.5))
     assert load(folder).run.remarks == ("something else",)
 
 

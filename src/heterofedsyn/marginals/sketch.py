@@ -62,7 +62,7 @@ class Sketch:
     def lengths(
         domain: Domain, clique: Clique, width: int, seed: int, kind: SketchKind
     ) -> tuple[float, int]:
-        """The sensitivity and the L1 of a sketch, which is drawn once for both."""
+        """The sensitivity and the L1 of a sketch, which is drawn once for both if at all."""
         return _lengths(clique, domain.shape(clique), width, seed, kind)
 
     def count(self, counts: Integers) -> Integers:
@@ -113,6 +113,8 @@ def _drawn(
 def _lengths(
     clique: Clique, shape: tuple[int, ...], width: int, seed: int, kind: SketchKind
 ) -> tuple[float, int]:
+    if kind is SketchKind.SIGNS:  # every row is as long, whichever its signs are
+        return _root_up(width), width
     sketch = _drawn(clique, shape, width, seed, kind)
     return sketch.sensitivity, sketch.l1
 

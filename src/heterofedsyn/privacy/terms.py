@@ -33,6 +33,11 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     integers: int
     rho: float
 
+    @property
+    def price_of_noise(self) -> float:
+        """What it costs where this noise alone protects: sensitivity^2 / (2 sigma^2)."""
+        return (self.sensitivity / self.sigma) ** 2 / 2
+
 
 @dataclass(frozen=True, eq=False)
 class Noised:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from heterofedsyn.errors import PrivacyRefusal
-from heterofedsyn.marginals.statistics import kind_of, moves
+from heterofedsyn.marginals.statistics import Statistic, kind_of, moves
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.privacy.trust import SecureAggregation, Trust
@@ -34,8 +34,18 @@ def terms_of(part: Part, domain: Domain, plan: Plan, trust: Trust | None = None)
     Raises:
         PrivacyRefusal: if there is no noise that would do.
     """
-    statistic, rows = part.statistic, plan.rows_per_unit
-    cost = cost_of(part, plan)
+    return terms_at(part.statistic, cost_of(part, plan), domain, plan, trust)
+
+
+def terms_at(
+    statistic: Statistic, cost: Budget, domain: Domain, plan: Plan, trust: Trust | None = None
+) -> Terms:
+    """The same for a statistic that costs so much.
+
+    Raises:
+        PrivacyRefusal: if there is no noise that would do.
+    """
+    rows = plan.rows_per_unit
     sensitivity = statistic.sensitivity(domain) * rows
     moved, l1 = moves(statistic, domain, rows)
     return Terms(

@@ -142,13 +142,7 @@ class Schema:
     @cached_property
     def fingerprint(self) -> str:
         """A SHA-256 of all that the schema says; equal schemas have equal ones everywhere."""
-        canonical = json.dumps(
-            self.settings,
-            sort_keys=True,
-            separators=(",", ":"),
-            default=lambda day: day.isoformat(),
-        )
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return fingerprint_of(self.settings)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -174,6 +168,14 @@ class Schema:
             raise UsageError(
                 f"cannot write schema {os.fspath(path)!r}: {reason}; choose another place"
             ) from None
+
+
+def fingerprint_of(settings: Mapping[str, Any]) -> str:
+    """The fingerprint of the schema that has these settings."""
+    canonical = json.dumps(
+        settings, sort_keys=True, separators=(",", ":"), default=lambda day: day.isoformat()
+    )
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 @lru_cache(maxsize=4)

@@ -71,11 +71,11 @@ def _answers_hold(receipt: Receipt) -> bool:
 
 
 def _is_plain(released: ReleasedAnswer) -> bool:
-    """Whether noise protects by itself: rho = sensitivity^2 / (2 sigma^2)."""
+    """Whether noise protects by itself, at its own price."""
     return (
         released.rho_alone is UNSET
         and released.hidden is UNSET
-        and all(_is_noisy(part) and _same(_price(part), part.rho) for part in released.parts)
+        and all(_is_noisy(part) and _same(part.price_of_noise, part.rho) for part in released.parts)
     )
 
 
@@ -86,7 +86,7 @@ def _is_hidden(
     if not all(_is_noisy(part) and _is_share(part, trust) for part in released.parts):
         return False
     alone = _alone(released)
-    seen = math.fsum(_price(part) for part in released.parts)
+    seen = math.fsum(part.price_of_noise for part in released.parts)
     if alone < Budget(released.rho) or not _at_most(seen, alone.rho):
         return False
     if not _same(alone.rho, released.rho * trust.honest):
@@ -119,7 +119,7 @@ def _is_share(part: Terms, trust: SecureAggregation) -> bool:
 
     A receipt does not tell how many integers one record moves: at least one, at most all.
     """
-    least = _price(part) / trust.honest + trust.slack(part.sigma, part.sensitivity, 1)
+    least = part.price_of_noise / trust.honest + trust.slack(part.sigma, part.sensitivity, 1)
     try:
         most = trust.site_sigma(part.sensitivity, Budget(part.rho), part.integers)
     except PrivacyRefusal:  # only if one record moves so many, which it then does not
@@ -129,11 +129,6 @@ def _is_share(part: Terms, trust: SecureAggregation) -> bool:
 
 def _is_noisy(part: Terms) -> bool:
     return part.sensitivity > 0 and part.sigma > 0
-
-
-def _price(part: Terms) -> float:
-    """What a part costs by its own noise alone."""
-    return (part.sensitivity / part.sigma) ** 2 / 2
 
 
 def _alone(released: ReleasedAnswer) -> Budget:

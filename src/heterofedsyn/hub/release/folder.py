@@ -88,8 +88,8 @@ def read(place: Path) -> tuple[Schema, Model, PrivacyStatement, RunRecord, dict[
 
     def sound_run(data: bytes) -> RunRecord:
         run = _record(RunRecord, data, files.get("run.json"))
-        check_run(run, privacy, schema.domain)
-        check_model(run, model)
+        plan = check_run(run, privacy, schema)
+        check_model(run, privacy, plan, model)
         return run
 
     files, schema, model = _part(place, "model", sound_model, _MOST_MODEL)

@@ -6,20 +6,29 @@ what is checked here: known names, figures that exist, texts and lists of a bear
 
 from __future__ import annotations
 
+import dataclasses
 import math
-import unicodedata
+import re
 from collections.abc import Iterable, Sized
 
 import msgspec
 
 from heterofedsyn.errors import HeterofedsynError, ReleaseError
 from heterofedsyn.hub.methods.base import Model
+from heterofedsyn.hub.release.paid_noise import CLOSE, check_charges, check_noise, same
 from heterofedsyn.hub.release.run_record import RunRecord
-from heterofedsyn.hub.release.statement import Contributed, PrivacyStatement, SiteAccount
+from heterofedsyn.hub.release.statement import (
+    NEIGHBOURS,
+    Contributed,
+    PrivacyStatement,
+    SiteAccount,
+)
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Plan
 from heterofedsyn.protocol.plan import Aggregation
-from heterofedsyn.schema import Domain
+from heterofedsyn.protocol.terms import hears_sums
+from heterofedsyn.schema import Domain, Schema
+from heterofedsyn.schema.atoms import comes_from
 
 LARGEST = 1e18
 """No count of anything comes near."""
@@ -30,8 +39,8 @@ MOST_LETTERS = 10_000
 MOST_ENTRIES = 100_000
 """Of one list."""
 
-_CLOSE = 1e-6
-"""Relative rounding between versions of the software."""
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+"""The category Cc of Unicode."""
 
 
 def check_statement(statement: PrivacyStatement, domain: Domain) -> None:
@@ -41,6 +50,8 @@ def check_statement(statement: PrivacyStatement, domain: Domain) -> None:
         ReleaseError: naming the first thing that is wrong.
     """
     _texts("a text", (statement.neighbours, statement.conversion, statement.trust))
+    if statement.neighbours != NEIGHBOURS:
+        raise ReleaseError(f"neighbours must be {NEIGHBOURS!r}, as in every study")
     _length("unit", statement.unit, MOST_LETTERS)
     _figure("epsilon", statement.epsilon, above=0.0)
     _figure("delta", statement.delta, above=0.0, below=1.0)
@@ -54,8 +65,8 @@ def check_statement(statement: PrivacyStatement, domain: Domain) -> None:
         _check_sums(statement.sums, statement.sites)
 
 
-def check_run(run: RunRecord, statement: PrivacyStatement, domain: Domain) -> None:
-    """Refuse a record that cannot belong to this statement and these columns.
+def check_run(run: RunRecord, statement: PrivacyStatement, schema: Schema) -> Plan:
+    """Refuse a record that cannot belong to this statement and this schema; else the study's plan.
 
     Raises:
         ReleaseError: naming the first thing that is wrong.
@@ -73,29 +84,39 @@ def check_run(run: RunRecord, statement: PrivacyStatement, domain: Domain) -> No
     if run.sites != tuple(account.site for account in statement.sites):
         raise ReleaseError("sites are not those of privacy.json")
     _figure("noisy_total", run.noisy_total, least=1)
-    _check_terms(run, statement)
+    plan = _check_terms(run, statement, schema)
     _check_missed(run, statement)
-    _check_pairs(run, domain)
-    _check_differences(run, domain)
+    _check_pairs(run, schema.domain)
+    _check_differences(run, schema.domain)
+    check_charges(statement, run, plan, schema.domain)
+    return plan
 
 
-def check_model(run: RunRecord, model: Model) -> None:
-    """Refuse a record of another model: with other measured pairs, or another number of records.
+def check_model(run: RunRecord, statement: PrivacyStatement, plan: Plan, model: Model) -> None:
+    """Refuse a record of another model: other pairs, records, settings, or other noise.
 
     Raises:
-        ReleaseError: saying which of the two it is.
+        ReleaseError: saying which of them it is.
     """
     measured = {pair for targets in model.targets for pair in targets.pairs}
     if {pair.attributes for pair in run.pairs if pair.measured} != measured:
         raise ReleaseError("pairs are not those that the model measured")
     wanted = max(1.0, model.total)  # so many rows are drawn
-    if not abs(run.noisy_total - wanted) <= 1 + _CLOSE * wanted:
+    if not abs(run.noisy_total - wanted) <= 1 + CLOSE * wanted:
         raise ReleaseError("noisy_total is not what the model tells")
+    own = {
+        **dataclasses.asdict(model.targets[0].rebuild),
+        **dataclasses.asdict(model.synthesizer),
+        "synthesizer": model.synthesizer.name,
+    }
+    if any(run.settings.get(name, value) != value for name, value in own.items()):
+        raise ReleaseError("settings are not those of the model")
+    check_noise(model, statement, run, plan)
 
 
 def _check_account(account: SiteAccount, budget: float, known: frozenset[str]) -> None:
     _figure("a site's rho", account.rho, least=0.0)
-    if account.rho > budget * (1 + _CLOSE):
+    if account.rho > budget * (1 + CLOSE):
         raise ReleaseError("a site was charged more than the budget")
     _length("charges", account.charges, MOST_ENTRIES)
     for charge in account.charges:
@@ -112,29 +133,36 @@ def _check_account(account: SiteAccount, budget: float, known: frozenset[str]) -
             _figure("rho of a part", part.rho, least=0.0)
 
 
-def _check_terms(run: RunRecord, statement: PrivacyStatement) -> None:
-    """What both records say of the study must be terms that a study can have."""
+def _check_terms(run: RunRecord, statement: PrivacyStatement, schema: Schema) -> Plan:
+    """What both records say of the study must be terms that a study can have, and its name."""
+    if run.schema and not comes_from(schema, run.schema):
+        raise ReleaseError("schema is not the fingerprint of the model's")
     try:
         plan = Plan(
-            schema="",
+            schema=schema.fingerprint,
             epsilon=statement.epsilon,
             delta=statement.delta,
             conversion=statement.conversion,
             trust=statement.trust,
             sites=run.sites,
-            unit=statement.unit if statement.rows_per_unit != 1 else None,
+            unit=statement.unit_column,
             rows_per_unit=statement.rows_per_unit,
             method=run.method,
+            settings=run.settings,
             seed=run.seed,
             aggregation=_aggregation(statement),
+            about=run.about,
         )
     except HeterofedsynError as error:
         raise ReleaseError(f"no study has such terms: {error}") from None
-    rho, alone = plan.budget.rho, plan.trust_model.alone_factor
-    if not math.isclose(statement.rho, rho, rel_tol=_CLOSE):
+    if not same(statement.rho, plan.budget.rho):
         raise ReleaseError("rho of privacy.json does not belong to its epsilon and delta")
-    if not math.isclose(statement.rho_alone, statement.rho * alone, rel_tol=_CLOSE):
+    if not same(statement.rho_alone, plan.budget_alone.rho):
         raise ReleaseError("rho_alone of privacy.json does not belong to its rho")
+    # A roster of keys is part of the name, and no release tells it.
+    if run.study != plan.fingerprint and not hears_sums(plan):
+        raise ReleaseError("study is not the fingerprint of what the records tell of it")
+    return plan
 
 
 def _aggregation(statement: PrivacyStatement) -> Aggregation | msgspec.UnsetType:
@@ -250,5 +278,5 @@ def _length(what: str, entries: Sized, most: int) -> None:
 def _texts(what: str, texts: Iterable[str]) -> None:
     for text in texts:
         _length(what, text, MOST_LETTERS)
-        if any(unicodedata.category(letter) == "Cc" for letter in text):
+        if _CONTROL.search(text):
             raise ReleaseError(f"{what} holds control characters")

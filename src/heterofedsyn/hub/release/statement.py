@@ -9,11 +9,15 @@ import msgspec
 
 from heterofedsyn.errors import PrivacyRefusal
 from heterofedsyn.hub.replies import SUM, Round
+from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Plan
 from heterofedsyn.protocol.plan import protected, unit_column, unit_name
 from heterofedsyn.protocol.terms import price_of
+
+NEIGHBOURS = "add-or-remove-one"
+"""Between which tables a guarantee holds; no study has another."""
 
 
 class SiteCharge(msgspec.Struct, frozen=True):
@@ -53,7 +57,7 @@ class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True):
     delta: float
     rho: float
     conversion: str
-    neighbours: str = "add-or-remove-one"
+    neighbours: str = NEIGHBOURS
     unit: str
     rows_per_unit: int
     trust: str
@@ -84,6 +88,11 @@ class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True):
         return f"{figures} (rho {self.rho:.4g}, trust {self.trust})"
 
 
+def spent_on(charges: Sequence[SiteCharge]) -> Budget:
+    """What all parts of these charges cost jointly."""
+    return price_of([terms for charge in charges for terms in charge.parts])
+
+
 def accounts_of(sites: Sequence[str], rounds: Sequence[Round]) -> tuple[SiteAccount, ...]:
     """What each site was charged, or may have been: a lost answer can have been paid for."""
     charges = [
@@ -95,7 +104,7 @@ def accounts_of(sites: Sequence[str], rounds: Sequence[Round]) -> tuple[SiteAcco
     @cache  # most sites were asked the same
     def spent(places: tuple[int, ...]) -> tuple[float, tuple[SiteCharge, ...]]:
         own = tuple(charges[place] for place in places)
-        return price_of([terms for charge in own for terms in charge.parts]).rho, own
+        return spent_on(own).rho, own
 
     return tuple(
         SiteAccount(site, *spent(tuple(i for i, some in enumerate(asked) if some & {site, SUM})))
