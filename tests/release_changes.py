@@ -6,9 +6,10 @@ import copy
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from heterofedsyn import FederatedSynthesizer, Schema
-from heterofedsyn.errors import PrivacyRefusal, UsageError
-from heterofedsyn.hub import METHODS
+from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
+from heterofedsyn.hub import METHODS, Release
+from heterofedsyn.hub.release.run_record import RunRecord
+from heterofedsyn.hub.release.sound import plan_of
+from heterofedsyn.hub.release.statement import PrivacyStatement
+from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.synthesis import REBUILDS, SYNTHESIZERS
 
 RECORDS = ("privacy", "run")
@@ -161,7 +166,7 @@ def _paths(value: Any, before: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         yield from _paths(value[step], (*before, step))
 
 
-def forgeries(value: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def forgeries(value: dict[str, Any]) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     """What a forger would do: other models whose records were made to agree with them."""
     model = value["model"]
     sizes = _sizes(model["schema"])
@@ -169,31 +174,31 @@ def forgeries(value: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         for other in kind:
             key = "settings" if name == "synthesizer" else "rebuild_settings"
             if other != "pgm":  # an extra, and slow: tried elsewhere
-                yield f"{name} {other}", _agreeing({**model, name: other, key: {}}, value)
+                yield f"{name} {other}", partial(_agreeing, {**model, name: other, key: {}}, value)
     for old, new in _OTHER_SCHEMAS:
         if old in model["schema"]:
             schema = model["schema"].replace(old, new, 1)
-            yield f"schema {new}", _agreeing({**model, "schema": schema}, value)
+            yield f"schema {new}", partial(_agreeing, {**model, "schema": schema}, value)
     for which, population in enumerate(model["populations"]):
         for place, found in enumerate(population):
             for words, others in _other_measurements(found, sizes):
                 changed = [*population[:place], *others, *population[place + 1 :]]
                 yield (
                     f"population {which} measurement {place}: {words}",
-                    _agreeing(_with_population(model, which, changed), value),
+                    partial(_agreeing, _with_population(model, which, changed), value),
                 )
         for words, extra in _more_measurements(sizes):
             yield (
                 f"population {which} and {words}",
-                _agreeing(_with_population(model, which, [*population, extra]), value),
+                partial(_agreeing, _with_population(model, which, [*population, extra]), value),
             )
             yield (
                 f"population {which} after {words}",
-                _agreeing(_with_population(model, which, [extra, *population]), value),
+                partial(_agreeing, _with_population(model, which, [extra, *population]), value),
             )
         yield (
             f"population {which} backwards",
-            _agreeing(_with_population(model, which, population[::-1]), value),
+            partial(_agreeing, _with_population(model, which, population[::-1]), value),
         )
 
 
@@ -223,7 +228,7 @@ def _sizes(schema: str) -> dict[str, int]:
 
 
 def _agreeing(model: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
-    """The model with a record that names the pairs which it measured."""
+    """The model with records that name its pairs, and charges that pay for its noise."""
     measured = {
         tuple(found["statistic"].get("attributes", ()))
         for population in model["populations"]
@@ -232,7 +237,62 @@ def _agreeing(model: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
     }
     pairs = [{"attributes": [*pair], "score": 0.5, "measured": True} for pair in sorted(measured)]
     total = max(1, round(sum(map(_total, model["populations"]))))
-    return {**value, "model": model, "run": {**value["run"], "pairs": pairs, "noisy_total": total}}
+    run = {**value["run"], "pairs": pairs, "noisy_total": total}
+    run |= {"settings": {}, "schema": "", "differences": []}
+    privacy = _paid(model["populations"], value["privacy"])
+    return agreeing({**value, "model": model, "privacy": privacy, "run": run})
+
+
+def agreeing(value: dict[str, Any]) -> dict[str, Any]:
+    """A release whose study has the name that its records tell, if they tell of any."""
+    try:
+        run = msgspec.convert(value["run"], RunRecord)
+        statement = msgspec.convert(value["privacy"], PrivacyStatement)
+        plan = plan_of(run, statement, Schema.from_toml(value["model"]["schema"]))
+    except (HeterofedsynError, msgspec.ValidationError):
+        return value
+    return {**value, "run": {**value["run"], "study": plan.fingerprint}}
+
+
+def agreed(release: Release) -> Release:
+    """The same of a release."""
+    plan = plan_of(release.run, release.privacy, release.schema)
+    return replace(release, run=msgspec.structs.replace(release.run, study=plan.fingerprint))
+
+
+def _paid(populations: list[list[dict[str, Any]]], privacy: dict[str, Any]) -> dict[str, Any]:
+    """A statement whose sites were charged for this model, as far as an epsilon allows it."""
+    sites = [account["site"] for account in privacy["sites"]]
+    own = len(populations) > 1  # a site each
+    honest = privacy["quorum"] - privacy["colluding"] if "quorum" in privacy else 1
+    told = []
+    for place, site in enumerate(sites):
+        population = populations[min(place, len(populations) - 1)]
+        parts = [_part(found, honest / (1 if own else len(sites))) for found in population]
+        rho = together(Budget(part["rho"]) for part in parts).rho
+        told.append(
+            {"site": site, "rho": rho, "charges": [{"label": "all", "rho": rho, "parts": parts}]}
+        )
+    most = max(account["rho"] for account in told)
+    epsilon = min(100.0, 1.001 * Budget(most).epsilon(privacy["delta"]))
+    whole = Budget.of(epsilon=epsilon, delta=privacy["delta"]).rho
+    stated = {"epsilon": epsilon, "rho": whole, "rho_alone": whole * honest, "sites": told}
+    if "sums" in privacy:
+        stated["sums"] = [{"label": "all", "sites": sites}]
+    return {**privacy, **stated}
+
+
+def _part(found: dict[str, Any], share: float) -> dict[str, Any]:
+    statistic = found["statistic"]
+    sigma = math.sqrt(found["variance"] * share)
+    return {
+        "kind": statistic["type"],
+        "attributes": statistic.get("attributes", []),
+        "sensitivity": 1.0,
+        "sigma": sigma,
+        "integers": len(found["data"]) // 8,
+        "rho": min(1e6, 1 / (2 * sigma**2)),
+    }
 
 
 def _total(population: list[dict[str, Any]]) -> float:
@@ -246,7 +306,7 @@ def _total(population: list[dict[str, Any]]) -> float:
     return max(1.0, float(np.average([t for t, _ in told], weights=[w for _, w in told])))
 
 
-def _measurement(statistic: dict[str, Any], cells: int, variance: float = 4.0) -> dict[str, Any]:
+def _measurement(statistic: dict[str, Any], cells: int, variance: float = 40.0) -> dict[str, Any]:
     data = np.linspace(-50.0, 900.0, cells).astype("<f8").tobytes()
     return {"statistic": statistic, "data": data, "variance": variance}
 

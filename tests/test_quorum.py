@@ -39,6 +39,7 @@ from heterofedsyn.marginals.statistics import Flat, Total
 from heterofedsyn.protocol import Answer, Part, Query, Released, Study
 from heterofedsyn.simulate.run import summed
 from quorum_support import SITES, TABLE, Sites, asked, study_of
+from release_changes import packed, write
 from support import deal, released
 
 pytestmark = pytest.mark.thorough
@@ -115,9 +116,13 @@ def test_all_faults_leave_the_same_table(reason: str) -> None:
 
 
 @pytest.mark.parametrize("name", FEDERATED)
-def test_every_method_ends_without_a_site_that_dies_after_the_first_round(name: str) -> None:
+def test_every_method_ends_without_a_site_that_dies_after_the_first_round(
+    name: str, tmp_path: Path
+) -> None:
     study, sites = study_of(name, quorum=2)
     release = changed(study, sites, FAULTS[NO_ANSWER], first=1)
+    write(msgspec.msgpack.decode(packed(release)), tmp_path / "r")
+    assert load(tmp_path / "r").run == release.run
     if name == "independent":
         assert release.run.missed is msgspec.UNSET  # it has one round only
         return

@@ -21,6 +21,9 @@ import pytest
 from heterofedsyn import FederatedSynthesizer, drawing, load
 from heterofedsyn._words import PRIVATE_ROWS
 from heterofedsyn.errors import ReleaseError
+from heterofedsyn.hub.release.paid_noise import total_error
+from heterofedsyn.hub.release.statement import SiteAccount, spent_on
+from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.report import internal_report, public_report, strangers
 from heterofedsyn.report.attributes import compact
 from heterofedsyn.report.bars import Display
@@ -32,7 +35,7 @@ from heterofedsyn.report.privacy import bound
 from heterofedsyn.schema import Schema
 from heterofedsyn.synthesis.tree import steps
 from invented import Desk, names
-from release_changes import vouch
+from release_changes import agreed, vouch
 from report_support import COLUMNS, HOSTILE, Outline, release_of, table
 
 pytestmark = pytest.mark.thorough
@@ -358,20 +361,33 @@ def test_a_crowded_release_stays_below_a_megabyte(tmp_path: Path) -> None:
     terms: dict[str, Any] = {"epsilon": 5.0, "delta": 1e-9, "noise_seed": 3}
     made = FederatedSynthesizer(schema, method="wavetree", **terms).fit(sites).release
     assert len(made.run.differences) == 60
-    account = made.privacy.sites[0]
+    statement = made.privacy
     labels = [f"{chr(97 + k % 26)}{long}{chr(97 + k // 26)}" for k in range(500)]
-    charges = tuple(msgspec.structs.replace(account.charges[0], label=text) for text in labels)
-    accounts = tuple(msgspec.structs.replace(a, charges=charges) for a in made.privacy.sites)
+    total = statement.sites[0].charges[0]
+    more = [msgspec.structs.replace(total, label=text) for text in labels]
+    accounts = tuple(
+        SiteAccount(each.site, spent_on(charges).rho, charges)
+        for each in statement.sites
+        for charges in [(*each.charges, *more)]
+    )
+    epsilon = Budget(accounts[0].rho * 1.001).epsilon(1e-9)
+    whole = Budget.of(epsilon=epsilon, delta=1e-9).rho
+    error = total_error(accounts[0])
     crowded = dataclasses.replace(
         made,
         run=msgspec.structs.replace(
             made.run,
             settings={f"{k}{'&' * 100}": long for k in range(20_000)},
             remarks=("&" * 10_000,) * 100,
+            differences=tuple(
+                msgspec.structs.replace(each, total_error=error) for each in made.run.differences
+            ),
         ),
-        privacy=msgspec.structs.replace(made.privacy, sites=accounts),
+        privacy=msgspec.structs.replace(
+            statement, epsilon=epsilon, rho=whole, rho_alone=whole, sites=accounts
+        ),
     )
-    page = public_report(crowded.save(tmp_path / "r"))
+    page = public_report(agreed(crowded).save(tmp_path / "r"))
     assert len(page.encode()) < MOST
     said = "".join(Outline(page).text)
     for words in ("and 19,940 more", "80 more remarks", "others"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import math
 import re
@@ -17,6 +18,8 @@ from hypothesis import strategies as st
 
 import report_support
 from heterofedsyn import FederatedSynthesizer, load
+from heterofedsyn.audit.fixtures import table_of
+from heterofedsyn.hub.methods import make_method
 from heterofedsyn.hub.release.differences import AttributeDifference, SiteSummary
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol.about import About
@@ -30,6 +33,7 @@ from heterofedsyn.report.chances import (
     most_right,
 )
 from heterofedsyn.report.glossary import TERMS
+from heterofedsyn.report.receipts import contradictions
 from heterofedsyn.report.sites import marked
 from heterofedsyn.report.summary import MOST_NAMED
 from heterofedsyn.report.verdicts import (
@@ -41,9 +45,12 @@ from heterofedsyn.report.verdicts import (
 )
 from heterofedsyn.schema import Schema
 from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
+from heterofedsyn.simulate.run import run_study
 from heterofedsyn.site.receipt import SignedReceipt
+from heterofedsyn.site.receipt_checks import add_up
 from invented import Desk
-from report_support import COLUMNS, HOSTILE, Outline, release_of, table
+from release_changes import agreed as agreed_on
+from report_support import HOSTILE, Outline, release_of, table
 
 pytestmark = pytest.mark.thorough
 
@@ -364,7 +371,7 @@ def test_what_a_study_and_a_receipt_say_stays_text(release: Path, tmp_path: Path
     made = load(release)
     about = About(f"T {HOSTILE}", f"P {HOSTILE}", f"C {HOSTILE}")
     told = dataclasses.replace(made, run=msgspec.structs.replace(made.run, about=about))
-    folder = told.save(tmp_path / "r")
+    folder = agreed_on(told).save(tmp_path / "r")
     agreed = [Agreed(HOSTILE, HOSTILE, HOSTILE, 1.0, 1e-9, vouched=False)]
     for page in (board_report(folder, agreed), public_report(folder, agreed)):
         found = Outline(page)
@@ -379,28 +386,33 @@ def test_what_a_study_and_a_receipt_say_stays_text(release: Path, tmp_path: Path
 
 @pytest.fixture
 def consented(desk: Desk) -> Desk:
-    """A release and a receipt of its study, in the folder where commands run."""
+    """Releases of two studies and a receipt of the first, in the folder where commands run."""
     from site_support import approved_study, make_message, make_site
     from test_receipt import answer, receipt_of
 
     settings = make_site(desk.folder)
-    study = approved_study(settings)
+    sites = ("elmwood", "oak")
+    study, other = (approved_study(settings, sites=sites, seed=seed) for seed in (7, 8))
     answer(settings, make_message(study, 1, 0.25))
     receipt_of(settings, study).save(desk.folder / "receipt.json")
-    for place, sites, known in (
-        ("release", ["elmwood", "oak"], True),
-        ("other", ["elmwood"], False),
-        ("elsewhere", ["oak"], True),
-    ):
-        synthesizer = FederatedSynthesizer(
-            {"columns": COLUMNS}, epsilon=1, delta=1e-9, method="independent"
-        )
-        made = synthesizer.fit({site: table(300) for site in sites}).release
-        run = msgspec.structs.replace(
-            made.run, study=study.fingerprint if known else made.run.study
-        )
-        dataclasses.replace(made, run=run).save(desk.folder / place)
+    for place, agreed in (("release", study), ("other", other)):
+        schema, method = agreed.encoding, make_method(agreed.plan.method)
+        tables = [table_of(schema, 300, np.random.default_rng(number)) for number in range(2)]
+        run_study(schema, agreed.plan, method, tables).save(desk.folder / place)
     return desk
+
+
+def sign_again(desk: Desk, **changed: Any) -> None:
+    """The receipt with other figures, signed by the site itself."""
+    from heterofedsyn.site.receipt import canonical
+    from heterofedsyn.site.signing import Identity
+    from site_support import make_settings
+
+    path = desk.folder / "receipt.json"
+    receipt = msgspec.structs.replace(SignedReceipt.load(path).receipt, **changed)
+    own = Identity.load(make_settings(desk.folder).key)
+    signature = base64.b64encode(own.sign(canonical(receipt))).decode()
+    SignedReceipt(receipt, own.public, signature).save(path)
 
 
 def test_a_board_sees_who_agreed_and_whether_anybody_vouches(consented: Desk) -> None:
@@ -423,8 +435,6 @@ def test_a_receipt_that_does_not_hold_is_refused(consented: Desk) -> None:
     board = ("--for", "board", "--receipt", "receipt.json", "--out", "x.html")
     consented.run("report", "other", *board)
     consented.refused(2, "another study")
-    consented.run("report", "elsewhere", *board)
-    consented.refused(2, "'elmwood', which is no site of the study", "oak")
     consented.run("report", "release", *board, "--receipt", "receipt.json")
     consented.refused(2, "second receipt")
     signed = SignedReceipt.load(receipt)
@@ -433,6 +443,49 @@ def test_a_receipt_that_does_not_hold_is_refused(consented: Desk) -> None:
     consented.run("report", "release", *board)
     consented.refused(1, "signature does not hold")
     assert not (consented.folder / "x.html").exists()
+
+
+def test_a_receipt_of_no_site_of_the_study_is_refused(consented: Desk) -> None:
+    sign_again(consented, site="birch")
+    consented.run("report", "release", "--receipt", "receipt.json", "--out", "x.html")
+    consented.refused(2, "'birch', which is no site of the study", "elmwood, oak")
+
+
+WHOLE = Budget.of(epsilon=1.0, delta=1e-9)
+OTHER_FIGURES: dict[str, dict[str, Any]] = {
+    "epsilon": {"epsilon": 2.0, "rho": Budget.of(epsilon=2.0, delta=1e-9).rho},
+    "delta": {
+        "delta": 1e-8,
+        "rho": Budget.of(epsilon=1.0, delta=1e-8).rho,
+        "spent_epsilon": WHOLE.part(0.25).epsilon(1e-8),
+    },
+    "conversion": {
+        "conversion": "paper",
+        "rho": Budget.of(epsilon=1.0, delta=1e-9, conversion="paper").rho,
+        "spent_epsilon": WHOLE.part(0.25).epsilon(1e-9, "paper"),
+    },
+    "neighbours": {"neighbours": "replace-one"},
+    "unit": {"unit": "patient"},
+    "rows_per_unit": {"rows_per_unit": 2},
+    "method": {"method": "wavetree"},
+    "schema": {"schema": "0" * 64},
+    "about": {"about": About(title="Beds")},
+    "simulated_noise": {"simulated_noise": True},
+}
+
+
+def test_a_receipt_vouches_for_no_other_guarantee(consented: Desk) -> None:
+    """Its signature holds and its figures add up, but they are not those of the release."""
+    receipt = SignedReceipt.load(consented.folder / "receipt.json").receipt
+    release = load(consented.folder / "release")
+    assert contradictions(receipt, release) == ()
+    for name, figures in OTHER_FIGURES.items():
+        other = msgspec.structs.replace(receipt, **figures)
+        assert add_up(other)
+        assert name in contradictions(other, release)
+    sign_again(consented, **OTHER_FIGURES["epsilon"])
+    consented.run("report", "release", "--receipt", "receipt.json", "--out", "x.html")
+    consented.refused(2, "do not agree on epsilon, rho:")
 
 
 @pytest.mark.parametrize(

@@ -134,17 +134,20 @@ def _agreed(folder: Path, receipts: Sequence[Path], keys: Sequence[str]) -> list
     """What the receipts of a release say, once their signatures hold.
 
     Raises:
-        HeterofedsynError: if one was changed, does not add up, or is of another study.
+        HeterofedsynError: if one was changed, does not add up, is of another study, or contradicts
+            the release.
     """
     if not receipts:
         return []
     from heterofedsyn.hub.release import load
     from heterofedsyn.masking.identity import raw_key
     from heterofedsyn.report import Agreed
+    from heterofedsyn.report.receipts import contradictions
     from heterofedsyn.site.receipt import SignedReceipt
     from heterofedsyn.site.signing import read_public_key
 
-    run = load(folder).run
+    release = load(folder)
+    run = release.run
     known = {raw_key(read_public_key(key)) for key in keys}
     told: dict[str, Agreed] = {}
     for path in receipts:
@@ -157,6 +160,12 @@ def _agreed(folder: Path, receipts: Sequence[Path], keys: Sequence[str]) -> list
             raise UsageError(
                 f"{path} is the receipt of {made.site!r}, which is no site of the study; give "
                 f"those of {', '.join(run.sites[:5])}{' and others' if len(run.sites) > 5 else ''}"
+            )
+        if differing := contradictions(made, release):
+            raise UsageError(
+                f"{path} is of a study of the same name as {folder}, but they do not agree on "
+                f"{', '.join(differing)}: one of them was changed; ask the site and whoever made "
+                "the release"
             )
         if made.site in told:
             raise UsageError(f"{path} is a second receipt of site {made.site!r}; give one of each")

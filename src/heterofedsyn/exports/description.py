@@ -192,7 +192,8 @@ def limits(release: Release, quote: Quote) -> list[str]:
         "of the schema or follows from pairs."
     )
     lines += spelling(release)
-    lines += [f"Remark: {quote(remark)}." for remark in release.run.remarks]
+    remarks = release.run.remarks
+    lines += [f"Whoever made the release remarks: {quote(remark)}." for remark in remarks]
     return lines
 
 

@@ -36,7 +36,10 @@ def manifest_section(release: Release, folder: Path) -> Section:
         )
     )
     blocks: list[Block] = [facts]
-    blocks += [Text(f"Remark: {drawing.short(remark, 600)}.") for remark in run.remarks[:20]]
+    blocks += [
+        Text(f"Whoever made the release remarks: “{drawing.short(remark, 600)}”.")
+        for remark in run.remarks[:20]
+    ]
     if len(run.remarks) > 20:
         blocks.append(Text(f"{len(run.remarks) - 20:,} more remarks are in run.json."))
     blocks.append(Text("Settings of the method:"))

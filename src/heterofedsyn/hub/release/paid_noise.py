@@ -219,7 +219,7 @@ def _check_totals(statement: PrivacyStatement, run: RunRecord) -> None:
     """The noisy totals of sites have the error that charges tell, and add up to that of all."""
     accounts = {account.site: account for account in statement.sites}
     for summary in run.differences:
-        if not same(summary.total_error, _total_error(accounts[summary.site])):
+        if not same(summary.total_error, total_error(accounts[summary.site])):
             raise ReleaseError("total_error is not what the charges of privacy.json tell")
     totals = [summary.total for summary in run.differences]
     apart = abs(sum(totals) - run.noisy_total)
@@ -228,7 +228,7 @@ def _check_totals(statement: PrivacyStatement, run: RunRecord) -> None:
         raise ReleaseError("the totals of sites do not add up to noisy_total")
 
 
-def _total_error(account: SiteAccount) -> float:
+def total_error(account: SiteAccount) -> float:
     """The standard error of what a site told of its number of records."""
     precisions = [
         1 / (part.sigma**2 * part.integers)

@@ -92,6 +92,32 @@ def check_run(run: RunRecord, statement: PrivacyStatement, schema: Schema) -> Pl
     return plan
 
 
+def plan_of(run: RunRecord, statement: PrivacyStatement, schema: Schema) -> Plan:
+    """The plan of a study as its records tell it: all of it but keys of sites.
+
+    Raises:
+        ReleaseError: if no study has such terms.
+    """
+    try:
+        return Plan(
+            schema=schema.fingerprint,
+            epsilon=statement.epsilon,
+            delta=statement.delta,
+            conversion=statement.conversion,
+            trust=statement.trust,
+            sites=run.sites,
+            unit=statement.unit_column,
+            rows_per_unit=statement.rows_per_unit,
+            method=run.method,
+            settings=run.settings,
+            seed=run.seed,
+            aggregation=_aggregation(statement),
+            about=run.about,
+        )
+    except HeterofedsynError as error:
+        raise ReleaseError(f"no study has such terms: {error}") from None
+
+
 def check_model(run: RunRecord, statement: PrivacyStatement, plan: Plan, model: Model) -> None:
     """Refuse a record of another model: other pairs, records, settings, or other noise.
 
@@ -137,24 +163,7 @@ def _check_terms(run: RunRecord, statement: PrivacyStatement, schema: Schema) ->
     """What both records say of the study must be terms that a study can have, and its name."""
     if run.schema and not comes_from(schema, run.schema):
         raise ReleaseError("schema is not the fingerprint of the model's")
-    try:
-        plan = Plan(
-            schema=schema.fingerprint,
-            epsilon=statement.epsilon,
-            delta=statement.delta,
-            conversion=statement.conversion,
-            trust=statement.trust,
-            sites=run.sites,
-            unit=statement.unit_column,
-            rows_per_unit=statement.rows_per_unit,
-            method=run.method,
-            settings=run.settings,
-            seed=run.seed,
-            aggregation=_aggregation(statement),
-            about=run.about,
-        )
-    except HeterofedsynError as error:
-        raise ReleaseError(f"no study has such terms: {error}") from None
+    plan = plan_of(run, statement, schema)
     if not same(statement.rho, plan.budget.rho):
         raise ReleaseError("rho of privacy.json does not belong to its epsilon and delta")
     if not same(statement.rho_alone, plan.budget_alone.rho):
