@@ -20,6 +20,9 @@ MOST_ROWS_PER_UNIT = 10_000
 RECORD = "record"
 """The unit of a study in which every row is protected by itself."""
 
+NEIGHBOURS = "add-or-remove-one"
+"""Between which tables a guarantee holds: that of every study."""
+
 _NAMED_ALIKE = "record (column)"
 """How a unit column is written down whose name is that word."""
 

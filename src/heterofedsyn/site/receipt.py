@@ -19,7 +19,7 @@ from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.aggregation import Masked
 from heterofedsyn.protocol.codec import decode
 from heterofedsyn.protocol.messages import Answer, Query
-from heterofedsyn.protocol.plan import Plan, unit_name
+from heterofedsyn.protocol.plan import NEIGHBOURS, Plan, unit_name
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.protocol.terms import hears_sums
 from heterofedsyn.site.consent import Consent
@@ -256,7 +256,7 @@ def issue(
         delta=plan.delta,
         conversion=plan.conversion,
         rho=plan.budget.rho,
-        neighbours="add-or-remove-one",
+        neighbours=NEIGHBOURS,
         unit=unit_name(plan.unit),
         rows_per_unit=plan.rows_per_unit,
         trust=plan.trust,

@@ -17,15 +17,10 @@ from heterofedsyn.errors import HeterofedsynError, ReleaseError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.release.paid_noise import CLOSE, check_charges, check_noise, same
 from heterofedsyn.hub.release.run_record import RunRecord
-from heterofedsyn.hub.release.statement import (
-    NEIGHBOURS,
-    Contributed,
-    PrivacyStatement,
-    SiteAccount,
-)
+from heterofedsyn.hub.release.statement import Contributed, PrivacyStatement, SiteAccount
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Plan
-from heterofedsyn.protocol.plan import Aggregation
+from heterofedsyn.protocol.plan import NEIGHBOURS, Aggregation
 from heterofedsyn.protocol.terms import hears_sums
 from heterofedsyn.schema import Domain, Schema
 from heterofedsyn.schema.atoms import comes_from

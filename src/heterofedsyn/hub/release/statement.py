@@ -13,11 +13,8 @@ from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol import Plan
-from heterofedsyn.protocol.plan import protected, unit_column, unit_name
+from heterofedsyn.protocol.plan import NEIGHBOURS, protected, unit_column, unit_name
 from heterofedsyn.protocol.terms import price_of
-
-NEIGHBOURS = "add-or-remove-one"
-"""Between which tables a guarantee holds; no study has another."""
 
 
 class SiteCharge(msgspec.Struct, frozen=True):
