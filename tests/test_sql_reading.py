@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from heterofedsyn import Schema, _sql
 from heterofedsyn._sql import database_of, in_time
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.questions.question import Question
-from heterofedsyn.hub.release.sql_reading import AGGREGATES, SCALARS
+from heterofedsyn.hub.release.sql_reading import AGGREGATES, SCALARS, TWICE
 from heterofedsyn.hub.release.where import Where
 from heterofedsyn.schema import EncodedTable, decode
 
@@ -242,8 +243,61 @@ def test_columns_are_found_behind_names_and_conditions(sql: str, columns: set[st
 def test_names_of_names_are_followed_once_each() -> None:
     inner = "SELECT cost AS a0 FROM release"
     for level in range(1, 40):
-        inner = f"SELECT a{level - 1} + a{level - 1} AS a{level} FROM ({inner})"
+        inner = f"SELECT a{level - 1} + 1 AS a{level} FROM ({inner})"
     assert asked(f"SELECT avg(a39) FROM ({inner})").touched == ("cost",)
+
+
+def doubling(levels: int) -> Iterator[str]:
+    """Questions and conditions whose parts double with every level once they are written out."""
+    beside = ", ".join(f"a{n} + a{n} AS a{n + 1}" for n in range(levels))
+    yield f"SELECT avg(a{levels}) FROM (SELECT age AS a0, {beside} FROM release)"
+    beneath = "SELECT age AS a FROM release"
+    for _ in range(levels):
+        beneath = f"SELECT a + a AS a FROM ({beneath})"
+    yield f"SELECT avg(a) FROM ({beneath}) WHERE a > 3"
+    chain = "".join(
+        f", t{n + 1} AS (SELECT (SELECT sum(a) FROM t{n}) + (SELECT sum(a) FROM t{n}) AS a "
+        "FROM release)"
+        for n in range(levels)
+    )
+    yield f"WITH t0 AS (SELECT age AS a FROM release){chain} SELECT avg(a) FROM t{levels}"
+    case = modulo = nothing = "age"
+    for _ in range(levels):
+        case = f"CASE {case} WHEN 1 THEN 2 WHEN 3 THEN 4 END"
+        modulo, nothing = f"fmod({modulo}, 7)", f"nullif({nothing}, 7)"
+    yield from (f"SELECT avg({own}) FROM release" for own in (case, modulo, nothing))
+
+
+@pytest.mark.parametrize("sql", doubling(40))
+def test_what_grows_beyond_bounds_never_comes_to_duckdb(sql: str) -> None:
+    with pytest.raises(UsageError, match="more than 3,000 parts"):
+        asked(sql)
+
+
+@pytest.mark.parametrize("expression", ["CASE {} WHEN 1 THEN 2 WHEN 3 THEN 4 END", "fmod({}, 7)"])
+def test_conditions_do_not_grow_either(expression: str) -> None:
+    grown = "age"
+    for _ in range(40):
+        grown = expression.format(grown)
+    with pytest.raises(UsageError, match="the condition has more than 3,000 parts"):
+        Where.of(SCHEMA, f"{grown} > 3")
+
+
+@pytest.mark.parametrize("sql", doubling(4))
+def test_what_stays_small_is_asked(sql: str) -> None:
+    assert asked(sql).touched == ("age",)
+
+
+def test_functions_that_double_their_arguments_are_known() -> None:
+    with database_of("a test", {}) as connection:
+        macros = connection.execute(
+            "SELECT function_name, macro_definition, parameters FROM duckdb_functions() "
+            "WHERE function_type = 'macro'"
+        ).fetchall()
+    for name, definition, parameters in macros:
+        if name in SCALARS | AGGREGATES:
+            often = [len(re.findall(rf"\b{own}\b", definition)) for own in parameters]
+            assert max(often, default=0) <= (2 if name in TWICE else 1), name
 
 
 def test_known_functions_are_those_of_duckdb_and_lasting() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heterofedsyn.errors import UsageError
@@ -30,10 +31,13 @@ LIMITS = (
 in the same order each time."""
 
 MOST_SECONDS = 60.0
-"""That such a query may take."""
+"""That such a query may take, however often it is put."""
 
 _PULSE = 0.2
 """Seconds between two looks for a signal and at the clock."""
+
+_GRACE = 5.0
+"""Seconds in which DuckDB has to hear that a query is to end."""
 
 _T = TypeVar("_T")
 
@@ -60,36 +64,70 @@ def database_of(what: str, tables: Mapping[str, pa.Table]) -> Iterator[Any]:
     Args:
         what: who asks, for the case that DuckDB is not installed.
     """
-    with duckdb_for(what).connect(config=dict(SETTINGS)) as connection:
+    duckdb = duckdb_for(what)
+    connection = duckdb.connect(config=dict(SETTINGS))
+    try:
         for statement in (*LIMITS, *CLOSED):
             connection.execute(statement)
         for name, table in tables.items():
             connection.register(name, table)
         yield connection
+    finally:
+        with suppress(duckdb.Error):  # a query that does not hear is still at work
+            connection.close()
+
+
+class Clock:
+    """The seconds that DuckDB may take for all that one query asks of it, piece by piece."""
+
+    def __init__(self, connection: Any, seconds: float | None = None) -> None:
+        self._connection = connection
+        self._allowed = self._left = MOST_SECONDS if seconds is None else seconds
+
+    def run(self, work: Callable[[], _T]) -> _T:
+        """What a piece of work gives, which Ctrl-C, SIGTERM and the clock can end.
+
+        Raises:
+            UsageError: with what was done before, it took too long.
+        """
+        coming: Future[_T] = Future()
+        started = time.monotonic()
+        Thread(target=_settle, args=(coming, work), daemon=True).start()
+        try:
+            while not wait([coming], _PULSE).done:
+                if time.monotonic() - started > self._left:
+                    raise UsageError(
+                        f"DuckDB had no result after {self._allowed:g} seconds; write a simpler "
+                        "query"
+                    )
+        except BaseException:
+            self._interrupt(coming)
+            raise
+        self._left -= time.monotonic() - started
+        return coming.result()
+
+    def _interrupt(self, coming: Future[_T]) -> None:
+        """End the work if it can be ended; what does not hear is left behind."""
+        end = time.monotonic() + _GRACE
+        while not coming.done() and time.monotonic() < end:
+            self._connection.interrupt()  # one before the query began is not heard
+            time.sleep(_PULSE / 10)
+
+
+def _settle(coming: Future[_T], work: Callable[[], _T]) -> None:
+    try:
+        coming.set_result(work())
+    except BaseException as error:
+        coming.set_exception(error)
 
 
 def in_time(connection: Any, work: Callable[[], _T], seconds: float | None = None) -> _T:
-    """Has a connection do some work, which Ctrl-C, SIGTERM and the clock can end.
+    """Has a connection do one piece of work against a clock of its own.
 
     Raises:
         UsageError: it took too long.
     """
-    allowed = MOST_SECONDS if seconds is None else seconds
-    end = time.monotonic() + allowed
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(work)
-        try:
-            while not wait([coming], _PULSE).done:
-                if time.monotonic() > end:
-                    raise UsageError(
-                        f"DuckDB had no result after {allowed:g} seconds; write a simpler query"
-                    )
-        except BaseException:
-            while not coming.done():  # an interrupt before the query began is not heard
-                connection.interrupt()
-                time.sleep(_PULSE / 10)
-            raise
-        return coming.result()
+    return Clock(connection, seconds).run(work)
 
 
 @contextmanager

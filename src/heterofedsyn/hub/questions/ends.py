@@ -16,8 +16,22 @@ COUNTS = frozenset({"count", "count_star", "count_if", "countif", "regr_count"})
 SUMS = frozenset({"sum", "fsum", "sumkahan", "kahan_sum"})
 MIDDLES = frozenset(
     {"avg", "mean", "favg", "median", "quantile", "quantile_cont", "quantile_disc", "min", "max"}
+    | {"wavg", "weighted_avg", "regr_avgy", "mode"}
 )
 """Aggregates that lie between the least and the greatest value of their first argument."""
+
+OF_ANY_ROWS = {
+    **dict.fromkeys(("corr",), (-1.0, 1.0)),
+    **dict.fromkeys(("regr_r2", "bool_and", "bool_or"), (0.0, 1.0)),
+    **dict.fromkeys(
+        ("stddev", "stddev_pop", "stddev_samp", "var_pop", "var_samp", "variance", "sem", "mad"),
+        (0.0, math.inf),
+    ),
+    **dict.fromkeys(
+        ("entropy", "regr_sxx", "regr_syy", "geomean", "geometric_mean"), (0.0, math.inf)
+    ),
+}
+"""Aggregates that lie between these numbers whatever they are of."""
 
 Ends = tuple[float, float]
 ANY: Ends = (-math.inf, math.inf)
@@ -38,6 +52,8 @@ def ends(expression: Any, schema: Schema | None, connection: Any) -> Ends:
     name, given = function(expression), arguments(expression)
     if name in COUNTS:
         return 0.0, math.inf
+    if name in OF_ANY_ROWS:
+        return OF_ANY_ROWS[name]
     if name in SUMS and given:
         low, high = _range(given[0], schema, connection)
         return 0.0 if low >= 0 else -math.inf, 0.0 if high <= 0 else math.inf

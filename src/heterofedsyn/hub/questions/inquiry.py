@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from heterofedsyn._arrays import Floats
-from heterofedsyn._sql import database_of, in_time, worded
-from heterofedsyn._words import count
+from heterofedsyn._sql import Clock, database_of, worded
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
+from heterofedsyn.hub.questions import cautions
 from heterofedsyn.hub.questions.combining import t_quantile
 from heterofedsyn.hub.questions.dealing import dealt
 from heterofedsyn.hub.questions.intervals import Basis, Interval, Intervals
+from heterofedsyn.hub.questions.listing import Keys, Listing, in_order
 from heterofedsyn.hub.questions.plain_select import DRAWN
-from heterofedsyn.hub.questions.question import EXTREMES, Output, Question
+from heterofedsyn.hub.questions.question import Output, Question
 from heterofedsyn.hub.questions.replicates import Replicate
-from heterofedsyn.hub.questions.within_bins import standing_out
 from heterofedsyn.hub.release.sql_reading import TABLE
-from heterofedsyn.schema import Clique, Column, Schema
-from heterofedsyn.schema.binned import BinnedColumn
+from heterofedsyn.schema import Clique, Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,16 +32,7 @@ if TYPE_CHECKING:
 MOST_CELLS = 10_000
 """Rows of an answer; more are no answer to anybody."""
 
-FEW_ROWS = 30
-"""Synthetic rows of a group below which it is said that they are few."""
-
-MOST_NAMED = 3
-"""Groups that are named when something is said of them."""
-
-FAVOURED = 0.1
-"""Share of records in bins that stand out, from which it is said."""
-
-Rows = dict[tuple[Any, ...], tuple[Any, ...]]
+Rows = dict[Keys, tuple[Any, ...]]
 Tables = Callable[[Sequence[str]], Iterator[Replicate]]
 """Gives the synthetic table and then its replicates, with at least these columns."""
 
@@ -52,47 +43,28 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
     Args:
         empty: the synthetic table without rows.
     """
-    results: list[Rows] = []
-    favoured: list[str] = []
-    small: list[str] = []
     with _asked(empty) as connection:
-        question = Question.of(sql, schema, connection)
-        clique = _canonical(question.touched, schema)
-        known = tables(question.touched)
-        if len(clique) == 1 or clique in model.pairs:
-            known = (dealt(each, schema, model, clique, n) for n, each in enumerate(known))
-        for number, replicate in enumerate(known):
-            _give(connection, replicate)
-            text = question.of_replicates if number else question.sql
-            results.append(_rows(connection, text, question))
-            if not number:
-                small = _small(connection, question, results[0], replicate.weight)
-                favoured = [*_favourites(question, schema, replicate.table)]
-    ours, others = results[0], results[1:]
-    bases = [_basis(output, schema, model) for output in question.figures]
-    cells = []
-    for keys, row in ours.items():
-        for place, output in enumerate(question.figures):
-            drawn = [
-                _number(rows[keys][place] if keys in rows else None, output) for rows in others
-            ]
-            estimate, low, high = _interval(row[place], drawn, output.ends)
-            cells.append(Interval(keys, output.name, estimate, low, high, bases[place]))
-    pairs = _pairs(question.touched, schema, model)
-    return Intervals(
-        sql,
-        tuple(output.name for output in question.outputs if output.is_key),
-        tuple(cells),
-        pairs,
-        (
-            *_notes(question, schema, pairs, model),
-            *favoured,
-            *_without_interval(cells),
-            *_of_few(ours, others),
-            *small,
-            *_of_none(cells),
-            *_of_nothing(cells),
-        ),
+        clock = Clock(connection)
+        question = clock.run(lambda: Question.of(sql, schema, connection))
+        asking = _Asking(question, schema, model, connection, clock)
+        ours, *others = asking.put_to(tables)
+    listing = Listing.of(question, schema)
+    absent = [keys for keys in listing.groups if keys not in ours.chosen]
+    listed = any(output.of_nobody is not None for output in question.figures)
+    groups = [*ours.chosen, *(absent if listed else ())]
+    cells = {keys: asking.cells(keys, ours, others) for keys in groups}
+    if listed and question.where is None:
+        for keys in absent:
+            cells[keys] = _at_least(cells[keys], question.figures, listing.most(keys, model))
+    if question.order is not None and question.lists_all:
+        groups = _ordered(groups, cells, question)
+    return asking.answer(
+        [cell for keys in groups for cell in cells[keys]],
+        [
+            *ours.notes,
+            *cautions.of_groups(ours.chosen, [{*own.chosen} for own in others]),
+            *cautions.of_absent(absent, listed=listed, too_many=listing.too_many),
+        ],
         len(others),
     )
 
@@ -115,23 +87,148 @@ def _give(connection: Any, replicate: Replicate) -> None:
     connection.execute(f"CREATE OR REPLACE TEMP VIEW {TABLE} AS {rows}")
 
 
-def _rows(connection: Any, sql: str, question: Question) -> Rows:
-    """The result, the figures of each row by its keys."""
-    found = in_time(connection, lambda: connection.execute(sql).fetchmany(MOST_CELLS + 1))
-    if len(found) > MOST_CELLS:
-        raise UsageError(
-            f"the question has more than {MOST_CELLS:,} groups; group by fewer values or by ranges"
+@dataclass(frozen=True, eq=False)
+class _Result:
+    """What one table says.
+
+    Attributes:
+        chosen: the groups that it has; of the synthetic table those that are asked for, in order.
+        figures: for every figure its value by group.
+        notes: on the table itself.
+    """
+
+    chosen: Sequence[Keys]
+    figures: Sequence[dict[Keys, Any]]
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Asking:
+    """A question, and whom it is put to."""
+
+    question: Question
+    schema: Schema
+    model: Model
+    connection: Any
+    clock: Clock
+
+    def put_to(self, tables: Tables) -> Iterator[_Result]:
+        """What the synthetic table and then each replicate says.
+
+        Every figure is of rows dealt by its own columns, so that it is the same whatever else is
+        asked beside it.
+        """
+        question = self.question
+        cliques = [self._canonical(output.rows_by) for output in question.figures]
+        chosen_by = self._canonical(question.chosen_by)
+        needed = {*question.touched, *chosen_by}.union(*cliques)
+        columns = [column.name for column in self.schema.columns if column.name in needed]
+        for number, replicate in enumerate(tables(columns)):
+            figures: list[dict[Keys, Any]] = [{} for _ in cliques]
+            groups: dict[Keys, None] = {}
+            for clique in dict.fromkeys(cliques):
+                self._give_dealt(replicate, clique, number)
+                rows = self._rows(question.of_replicates)
+                groups |= dict.fromkeys(rows)
+                for place, own in enumerate(cliques):
+                    if own == clique:
+                        figures[place] = {keys: row[place] for keys, row in rows.items()}
+            if number:
+                yield _Result([*groups], figures)
+                continue
+            self._give_dealt(replicate, chosen_by, number)
+            chosen = [*self._rows(question.sql)]
+            notes = [
+                *cautions.of_favourites(question, self.schema, replicate.table),
+                *cautions.of_sizes(chosen, self._sizes(replicate.weight)),
+            ]
+            yield _Result(chosen, figures, notes)
+
+    def _give_dealt(self, replicate: Replicate, clique: Clique, number: int) -> None:
+        if len(clique) == 1 or clique in self.model.pairs:
+            replicate = dealt(replicate, self.schema, self.model, clique, number)
+        _give(self.connection, replicate)
+
+    def _rows(self, sql: str) -> Rows:
+        """The result, the figures of each row by its keys."""
+        found = self.clock.run(lambda: self.connection.execute(sql).fetchmany(MOST_CELLS + 1))
+        if len(found) > MOST_CELLS:
+            raise UsageError(
+                f"the question has more than {MOST_CELLS:,} groups; group by fewer values or by "
+                "ranges"
+            )
+        is_key = [output.is_key for output in self.question.outputs]
+        rows: Rows = {}
+        for row in found:
+            keys = tuple(value for value, key in zip(row, is_key, strict=True) if key)
+            if any(isinstance(value, float) and not math.isfinite(value) for value in keys):
+                raise UsageError("a group is infinite or no number; leave such rows out with WHERE")
+            if keys in rows:
+                raise UsageError(
+                    "two rows of the answer look alike; select all that GROUP BY names"
+                )
+            rows[keys] = tuple(value for value, key in zip(row, is_key, strict=True) if not key)
+        return rows
+
+    def _sizes(self, weight: int) -> dict[Keys, int]:
+        """How many synthetic rows each group has, if that is told."""
+        sql = self.question.of_sizes
+        if sql is None:
+            return {}
+        is_key = [output.is_key for output in self.question.outputs]
+        found = self.clock.run(lambda: self.connection.execute(sql).fetchall())
+        return {
+            tuple(value for value, key in zip(row, is_key, strict=False) if key): row[-1] // weight
+            for row in found
+        }
+
+    def cells(self, keys: Keys, ours: _Result, others: Sequence[_Result]) -> list[Interval]:
+        """The numbers of one group."""
+        found = []
+        for place, output in enumerate(self.question.figures):
+            value = ours.figures[place].get(keys, output.of_nobody)
+            drawn = [_number(each.figures[place].get(keys), output) for each in others]
+            estimate, low, high = _interval(value, drawn, output.ends)
+            basis = "follows" if estimate is None else self._basis(output)
+            found.append(Interval(keys, output.name, estimate, low, high, basis))
+        return found
+
+    def _basis(self, output: Output) -> Basis:
+        columns = self._canonical(output.columns)
+        measured = len(columns) <= 2 and all(self._pairs(columns).values())
+        return "measured" if measured and not output.inside and not output.tail else "follows"
+
+    def answer(self, cells: Sequence[Interval], notes: Sequence[str], replicates: int) -> Intervals:
+        """The answer in these cells."""
+        question = self.question
+        of_figures = [self._canonical(output.columns) for output in question.figures]
+        pairs = {pair: own for each in of_figures for pair, own in self._pairs(each).items()}
+        ordered = self._pairs(self._canonical(question.chosen_by))
+        order = [pair for pair, measured in ordered.items() if not measured and pair not in pairs]
+        three = any(len(columns) > 2 for columns in of_figures)
+        return Intervals(
+            question.sql,
+            tuple(output.name for output in question.keys),
+            tuple(cells),
+            pairs,
+            (
+                *cautions.of_columns(question, self.schema, pairs, order, three=three),
+                *cautions.of_merged(pairs, self.schema, self.model),
+                *cautions.of_tails(question),
+                *notes,
+                *cautions.of_cells(cells),
+            ),
+            replicates,
         )
-    is_key = [output.is_key for output in question.outputs]
-    rows: Rows = {}
-    for row in found:
-        keys = tuple(value for value, key in zip(row, is_key, strict=True) if key)
-        if any(isinstance(value, float) and not math.isfinite(value) for value in keys):
-            raise UsageError("a group is infinite or no number; leave such rows out with WHERE")
-        if keys in rows:
-            raise UsageError("two rows of the answer look alike; select all that GROUP BY names")
-        rows[keys] = tuple(value for value, key in zip(row, is_key, strict=True) if not key)
-    return rows
+
+    def _canonical(self, names: Sequence[str]) -> Clique:
+        """The measured columns behind columns: what is determined is known by its source."""
+        found = dict.fromkeys(map(self.schema.rulebook.source_of, names))
+        return self.schema.domain.clique(*found) if found else ()
+
+    def _pairs(self, columns: Clique) -> dict[Clique, bool]:
+        measured = {*self.model.pairs}
+        return {pair: pair in measured for pair in combinations(columns, 2)}
 
 
 def _number(value: Any, output: Output) -> float | None:
@@ -159,138 +256,21 @@ def half_width(estimate: float, drawn: Floats) -> float:
     return t_quantile(drawn.size - 1) * math.sqrt(float(drawn.var(ddof=1)) + away**2)
 
 
-def _canonical(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
-    """The measured columns behind columns: what is determined is known by what determines it."""
-    found = dict.fromkeys(map(schema.rulebook.source_of, names))
-    return schema.domain.clique(*found) if found else ()
-
-
-def _pairs(names: Sequence[str], schema: Schema, model: Model) -> dict[Clique, bool]:
-    columns = _canonical(names, schema)
-    measured = {*model.pairs}
-    return {pair: pair in measured for pair in combinations(columns, 2)}
-
-
-def _basis(output: Output, schema: Schema, model: Model) -> Basis:
-    columns = _canonical(output.columns, schema)
-    if len(columns) > 2 or not all(_pairs(columns, schema, model).values()):
-        return "follows"
-    return "measured"
-
-
-def _notes(
-    question: Question, schema: Schema, pairs: Mapping[Clique, bool], model: Model
-) -> tuple[str, ...]:
-    notes = [
-        f"{a} and {b} were not measured together: read this as a guess"
-        for (a, b), measured in pairs.items()
-        if not measured
-    ]
-    if any(len(_canonical(o.columns, schema)) > 2 for o in question.figures):
-        notes.append(
-            "more than two columns: each pair may be measured, but how three go together was not"
-        )
-    if notes:
-        notes.append(
-            "where the basis is 'follows', an interval covers noise but not missing dependence"
-        )
-    notes += _merged(pairs, schema, model)
-    if any(output.functions & EXTREMES for output in question.figures):
-        notes.append("least, greatest and most frequent values hang on single rows: do not use")
-    return tuple(notes)
-
-
-def _favourites(question: Question, schema: Schema, drawn: pa.Table) -> Iterator[str]:
-    """What to say of columns with bins that hold far more than those beside them."""
-    for name in question.touched:
-        column = schema.column(name)
-        if not isinstance(column, BinnedColumn):
-            continue
-        codes, _ = column.encode(drawn.column(name).combine_chunks())
-        masses = np.bincount(codes, minlength=column.size).astype(np.float64)
-        peaks = column.grid.layout.code_of_bin[standing_out(column, masses)]
-        if masses[peaks].sum() > FAVOURED * codes.size:
-            yield (
-                f"{name} has bins that hold far more than those beside them: where in them values "
-                "lie is not known, and intervals of ranges that end there are too narrow"
-            )
-
-
-def _without_interval(cells: Sequence[Interval]) -> list[str]:
-    if not any(cell.low is None and cell.estimate is not None for cell in cells):
-        return []
-    return ["a number without an interval is of too few rows to tell: do not use it"]
-
-
-def _of_few(ours: Rows, others: Sequence[Rows]) -> list[str]:
-    """What to say of groups that most replicates do not have."""
-    there = sum(keys in rows for rows in others for keys in ours)
-    if 2 * there >= len(ours) * len(others):
-        return []
+def _at_least(cells: list[Interval], figures: Sequence[Output], most: float) -> list[Interval]:
+    """Cells of a group without synthetic rows: as many records as its measured table allows."""
     return [
-        "most groups hold so few rows that most replicates have none of them: group by ranges, as "
-        "in age // 10 or date_trunc('year', day)"
+        replace(cell, high=max(cell.high or 0.0, most)) if output.is_count else cell
+        for cell, output in zip(cells, figures, strict=True)
     ]
 
 
-def _small(connection: Any, question: Question, ours: Rows, weight: int) -> list[str]:
-    """What to say of groups of few synthetic rows."""
-    if question.of_sizes is None:
-        return []
-    is_key = [output.is_key for output in question.outputs]
-    found = in_time(connection, connection.execute(question.of_sizes).fetchall)
-    sizes = {
-        tuple(value for value, key in zip(row, is_key, strict=False) if key): row[-1] // weight
-        for row in found
-    }
-    few = [keys for keys in ours if 0 < sizes.get(keys, 0) < FEW_ROWS]
-    if not few:
-        return []
-    named = "; ".join(", ".join(map(str, keys)) for keys in few[:MOST_NAMED] if keys)
-    which = f" ({named}{'; ...' if len(few) > MOST_NAMED else ''})" if named else ""
-    return [
-        f"{len(few)} of {count(len(ours), 'group')}{which} "
-        f"{'has' if len(few) == 1 else 'have'} fewer than {FEW_ROWS} synthetic rows: most of what "
-        "they say is chance; make groups larger"
-    ]
-
-
-def _of_nothing(cells: Sequence[Interval]) -> list[str]:
-    if not cells:
-        return ["the answer is empty: no group of the synthetic table meets the conditions"]
-    if all(cell.estimate is None for cell in cells):
-        return ["there is no number: no synthetic row meets the conditions, or all lack a value"]
-    return []
-
-
-def _of_none(cells: Sequence[Interval]) -> list[str]:
-    if not any(cell.estimate == cell.low == cell.high == 0 for cell in cells):
-        return []
-    return [
-        "0 from 0 to 0 means that no synthetic row is of this kind, not that there are none: check "
-        "how values are spelt and what range the column has"
-    ]
-
-
-def _values_of(column: Column) -> str:
-    """How many values or bins a column is counted by."""
-    kind = "bin" if isinstance(column, BinnedColumn) else "value"
-    many = count(column.size - column.nullable, kind)
-    return f"{many} and missing ones" if column.nullable else many
-
-
-def _merged(pairs: Mapping[Clique, bool], schema: Schema, model: Model) -> list[str]:
-    """What to say of columns that were measured with others in groups of their values."""
-    groups: dict[str, int] = {}
-    for grid in (grid for targets in model.targets for grid in targets.grids):
-        for name, own in zip(grid.attributes, grid.groups, strict=True):
-            groups[name] = max(groups.get(name, 0), max(own) + 1)
-    domain = model.targets[0].domain
-    asked = dict.fromkeys(name for pair, measured in pairs.items() if measured for name in pair)
-    return [
-        f"{name} was measured with other columns in {groups[name]} groups of its "
-        f"{_values_of(schema.column(name))}: what differs within a group is a guess that the "
-        "interval allows for"
-        for name in asked
-        if groups.get(name, domain.size(name)) < domain.size(name)
-    ]
+def _ordered(
+    groups: list[Keys], cells: dict[Keys, list[Interval]], question: Question
+) -> list[Keys]:
+    """The groups as ORDER BY has them, by what is shown."""
+    rows = []
+    for keys in groups:
+        own, estimates = iter(keys), iter(cell.estimate for cell in cells[keys])
+        shown = [next(own if output.is_key else estimates) for output in question.outputs]
+        rows.append((*shown, keys))
+    return [row[-1] for row in in_order(rows, question.order or ())]

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from heterofedsyn._sql import nodes
 from heterofedsyn.errors import UsageError, plain
 from heterofedsyn.hub.release.sql_reading import (
@@ -21,10 +19,8 @@ from heterofedsyn.hub.release.sql_reading import (
     column_called,
     functions,
     no_column,
-    uncast,
 )
 from heterofedsyn.schema import Schema
-from heterofedsyn.schema.binned import BinnedColumn
 
 _REFUSED_TABLES = {
     "EMPTY": f"every SELECT of a question is FROM {TABLE}",
@@ -34,15 +30,6 @@ _REFUSED_TABLES = {
 _NO_TABLE = f"a question reads no files and functions, only the table {TABLE!r}"
 _BUILT_IN = ("current_", "local", "session_", "rowid", "user")
 """How names begin that DuckDB fills in itself."""
-
-_ROUGH = frozenset(
-    {
-        *("//", "%", "floor", "ceil", "ceiling", "round", "trunc", "sign", "date_trunc"),
-        *("datetrunc", "date_part", "datepart", "year", "quarter", "month", "week", "day"),
-        *("dayofweek", "weekday", "hour", "decade", "century"),
-    }
-)
-"""Functions that make few values of many."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +109,6 @@ def check_form(node: Any, schema: Schema) -> Names:
     names = Names.of(node, schema)
     names.check(node)
     check_values(schema, node)
-    _check_distinct(node, names)
     return names
 
 
@@ -228,50 +214,6 @@ DRAWN = "drawn"
 """What holds the rows that the table shows."""
 
 _INTERNAL = frozenset({DRAWN, "tables", "columns", "schemata", "pragma_database_list"})
-
-
-def _check_distinct(node: Any, names: Names) -> None:
-    """Refuse to count values that are invented within their bins."""
-    asked: list[Any] = []
-    for part in nodes(node):
-        if part.get("class") == "FUNCTION":
-            counted = part.get("distinct") or part["function_name"].lower() == "entropy"
-            asked += arguments(part) if counted else []
-    for own in _selects(node):
-        if own is node:
-            continue
-        listed = [item for item in own["select_list"] if not aggregates(item)]
-        if own["modifiers"] or own.get("aggregate_handling") == "FORCE_AGGREGATES":
-            asked += listed
-        asked += own["group_expressions"]
-    for expression in asked:
-        if _is_rough(expression):
-            continue
-        for name in sorted(names.columns(expression)):
-            if _is_coarse(names.schema, name) and not _is_rough(
-                names.aliases.get(str(uncast(expression).get("column_names", [""])[-1]).casefold())
-            ):
-                raise UsageError(
-                    f"values of {name!r} are invented within its bins, so how many differ means "
-                    f"nothing; count ranges of it, as in {name} // 10 or date_trunc"
-                )
-
-
-def _is_rough(expression: Any) -> bool:
-    return any(
-        part.get("class") in ("COMPARISON", "BETWEEN", "CASE")
-        or (part.get("class") == "FUNCTION" and part["function_name"].lower() in _ROUGH)
-        for part in nodes(expression)
-    )
-
-
-def _is_coarse(schema: Schema, name: str) -> bool:
-    """Whether bins of a column hold several values."""
-    column = schema.column(name)
-    if not isinstance(column, BinnedColumn):
-        return False
-    edges = column.grid.edges
-    return edges.dtype.kind == "f" or bool(np.any(np.diff(edges) > 1))
 
 
 def arguments(expression: Any) -> list[Any]:

@@ -6,11 +6,13 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from heterofedsyn._sql import is_one_select, nodes, sql_of, tree_of, worded
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.questions.ends import COUNTS, SUMS, Ends, ends, function
+from heterofedsyn.hub.questions.looking_inside import Looking, ranges_of
 from heterofedsyn.hub.questions.plain_select import (
     Names,
     aggregates,
@@ -18,11 +20,10 @@ from heterofedsyn.hub.questions.plain_select import (
     is_plain,
     scalar_queries,
 )
-from heterofedsyn.hub.release.sql_reading import column_called, functions, read
+from heterofedsyn.hub.questions.tails import Tail, tail_of
+from heterofedsyn.hub.questions.written_out import Sort, Written, told_apart, written_out
+from heterofedsyn.hub.release.sql_reading import column_called, read
 from heterofedsyn.schema import Schema
-
-EXTREMES = frozenset({"min", "max", "mode"})
-"""Aggregates that hang on single rows."""
 
 TAKEN = frozenset({"what", "estimate", "low", "high", "basis"})
 """Columns that an answer has besides its keys."""
@@ -45,17 +46,25 @@ class Output:
 
     Attributes:
         columns: of the release, that decide its values: its own, and those of all conditions.
-        functions: in it.
+        rows_by: the same without HAVING, which only chooses among values.
+        inside: of these, the ones within whose bins it looks, where nothing was measured.
+        tail: whether it hangs on few rows at an end.
         ends: between which numbers it lies, whatever the rows are.
         of_nobody: its value for a group without rows, if it has one.
+        is_count: whether it is how many rows there are, and nothing else.
+        of_column: what column it is itself, if it is a key and no more than that.
     """
 
     name: str
     is_key: bool
     columns: tuple[str, ...]
-    functions: frozenset[str] = frozenset()
+    rows_by: tuple[str, ...] = ()
+    inside: tuple[str, ...] = ()
+    tail: Tail | None = None
     ends: Ends = (-math.inf, math.inf)
     of_nobody: float | None = None
+    is_count: bool = False
+    of_column: str | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,10 @@ class Question:
         of_sizes: how many rows each group has, last in the result; none if that is not of rows of
             the release.
         touched: every column of the release that it names.
+        chosen_by: the columns that decide which groups there are and in which order.
+        order: the outputs that groups are in order of; none if that is by something else.
+        lists_all: whether it asks for every group there is, and of rows of the release.
+        where: the columns of WHERE; none if there is no WHERE.
     """
 
     sql: str
@@ -75,6 +88,10 @@ class Question:
     of_sizes: str | None
     outputs: tuple[Output, ...]
     touched: tuple[str, ...]
+    chosen_by: tuple[str, ...]
+    order: tuple[Sort, ...] | None
+    lists_all: bool
+    where: tuple[str, ...] | None
 
     @classmethod
     def of(cls, sql: str, schema: Schema, connection: Any) -> Question:
@@ -95,6 +112,11 @@ class Question:
         """The outputs that get intervals."""
         return [output for output in self.outputs if not output.is_key]
 
+    @property
+    def keys(self) -> list[Output]:
+        """The outputs that groups are told apart by."""
+        return [output for output in self.outputs if output.is_key]
+
 
 def _one_select(sql: str, connection: Any) -> Any:
     with worded("DuckDB does not read the question"):
@@ -114,8 +136,8 @@ def _one_select(sql: str, connection: Any) -> Any:
 
 def _taken_apart(sql: str, node: Any, schema: Schema, connection: Any) -> Question:
     names = check_form(node, schema)
+    written = written_out(node, schema)  # too large a question must not come to DuckDB
     _check_alone(node, connection)
-    listed = node["select_list"]
     is_figure = _figures(node, names)
     if not any(is_figure):
         raise UsageError(
@@ -124,34 +146,93 @@ def _taken_apart(sql: str, node: Any, schema: Schema, connection: Any) -> Questi
         )
     described = _described(sql, connection)
     _check_outputs(described, is_figure)
-    parts = ("where_clause", "group_expressions", "having", "from_table", "cte_map")
-    keys = [item for item, own in zip(listed, is_figure, strict=True) if not own]
-    shared = names.columns([keys, *(node[part] for part in parts)])
-    own_schema = schema if is_plain(node) else None
-    outputs = []
-    for (name, _), item, own in zip(described, listed, is_figure, strict=True):
-        if not own:
-            outputs.append(Output(name, True, _in_order(shared, schema)))
-            continue
-        outputs.append(
-            Output(
-                name.replace("count_star()", "count(*)"),
-                False,
-                _in_order(shared | names.columns(item), schema),
-                frozenset(functions(item)),
-                ends(item, own_schema, connection),
-                _of_nobody(node, item, connection),
-            )
-        )
-    touched = _in_order(names.columns(node), schema)
-    sized = {**node, "select_list": [*listed, _count_of_rows(connection)]}
+    looking = Looking.of(schema, connection, node)
+    _check_distinct(written, looking)
+    parts = _Parts(node, schema, connection, names, written, looking, is_figure)
+    outputs = tuple(
+        parts.output(place, name.replace("count_star()", "count(*)") if own else name)
+        for place, ((name, _), own) in enumerate(zip(described, is_figure, strict=True))
+    )
+    sized = {**node, "select_list": [*node["select_list"], _count_of_rows(connection)]}
+    where = node["where_clause"]
+    picks = node["having"] or any(own["type"].startswith("LIMIT") for own in node["modifiers"])
     return Question(
         sql,
         _for_replicates(node, connection),
         _for_replicates(sized, connection) if is_plain(node) else None,
-        tuple(outputs),
-        touched,
+        outputs,
+        _in_order(names.columns(node), schema),
+        _in_order(parts.shared | names.columns(node["having"]) | parts.order, schema),
+        written.sorts,
+        is_plain(node) and not picks,
+        _in_order(names.columns(where), schema) if where else None,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """What a question is taken apart with."""
+
+    node: Any
+    schema: Schema
+    connection: Any
+    names: Names
+    written: Written
+    looking: Looking
+    is_figure: Sequence[bool]
+
+    @cached_property
+    def shared(self) -> set[str]:
+        """The columns of keys and conditions, but for HAVING."""
+        parts = ("where_clause", "group_expressions", "from_table", "cte_map")
+        pairs = zip(self.node["select_list"], self.is_figure, strict=True)
+        keys = [item for item, own in pairs if not own]
+        return self.names.columns([keys, *(self.node[part] for part in parts)])
+
+    @cached_property
+    def order(self) -> set[str]:
+        """The columns of ORDER BY."""
+        return self.names.columns([*self.written.order])
+
+    @cached_property
+    def _inside(self) -> set[str]:
+        """The columns within whose bins keys and conditions look."""
+        pairs = zip(self.written.items, self.is_figure, strict=True)
+        keys = [item for item, own in pairs if not own]
+        levels = (self.written, *self.written.beneath)
+        conditions = [condition for level in levels for condition in level.conditions]
+        return self.looking.keys([keys, *self.written.groups]) | self.looking.values(conditions)
+
+    def output(self, place: int, name: str) -> Output:
+        """One output."""
+        item, meant = self.node["select_list"][place], self.written.items[place]
+        having = self.names.columns(self.node["having"])
+        if not self.is_figure[place]:
+            columns = _in_order(self.shared | having, self.schema)
+            itself = is_plain(self.node) and meant.get("class") == "COLUMN_REF"
+            of_column = meant["column_names"][-1] if itself else None
+            return Output(name, True, columns, of_column=of_column)
+        own = self.shared | self.names.columns(item)
+        return Output(
+            name,
+            False,
+            _in_order(own | having, self.schema),
+            _in_order(own, self.schema),
+            _in_order(self._inside | self.looking.values(meant), self.schema),
+            tail_of(meant),
+            ends(item, self.schema if is_plain(self.node) else None, self.connection),
+            _of_nobody(self.node, item, self.connection),
+            function(item) == "count_star" and item.get("filter") is None,
+        )
+
+
+def _check_distinct(written: Written, looking: Looking) -> None:
+    """Refuse to count values that are invented within their bins."""
+    for name in sorted(looking.keys([*told_apart(written)])):
+        raise UsageError(
+            f"values of {name!r} are invented within its bins, so how many differ means nothing; "
+            f"count ranges of it that are wider, as in {ranges_of(looking.schema, name)}"
+        )
 
 
 def _figures(node: Any, names: Names) -> list[bool]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
-from heterofedsyn._sql import nodes
+from heterofedsyn._sql import duckdb_for, nodes
 from heterofedsyn.errors import UsageError, did_you_mean, plain
 from heterofedsyn.schema import CategoricalColumn, KeyColumn, Schema
 
@@ -15,6 +16,15 @@ TABLE = "release"
 
 MOST_LETTERS = 10_000
 """Of a text."""
+
+MOST_PARTS = 3_000
+"""Of a text once every name stands for what it means: DuckDB writes it out so, unasked."""
+
+TWICE = frozenset({"nullif", "fmod", "split_part", "weighted_avg", "wavg"})
+"""Functions that DuckDB replaces by an expression with their arguments in it more than once."""
+
+_PARTS_OF_A_FUNCTION = 8
+"""At most, of such an expression without the arguments."""
 
 SCALARS = frozenset(
     {
@@ -73,10 +83,77 @@ def read(what: str, text: str) -> Iterator[None]:
         raise UsageError(f"{what} has {len(text):,} letters; write 1 to {MOST_LETTERS:,}")
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise UsageError(f"{what} holds what is no letter; write it as plain text")
+    if _words_of(text) > MOST_PARTS:
+        raise too_large(what)
     try:
         yield
     except RecursionError:
         raise UsageError(f"{what} is nested too deeply; write it flatter") from None
+
+
+def too_large(what: str) -> UsageError:
+    """What is said of a text that would keep DuckDB busy before the first row."""
+    return UsageError(
+        f"{what} has more than {MOST_PARTS:,} parts when it is written out, with all that its "
+        "names and nested expressions stand for; write it shorter"
+    )
+
+
+def _words_of(text: str) -> int:
+    """How many words DuckDB's parser reads, which repeats what stands behind CASE for each WHEN."""
+    duckdb = duckdb_for("a text in SQL")
+    starts = [(place, kind) for place, kind in duckdb.tokenize(text)]
+    ends = [place for place, _ in starts[1:]] + [len(text)]
+    cases = [_Case()]
+    for (start, kind), end in zip(starts, ends, strict=True):
+        word = text[start:end].strip().upper() if kind.name == "keyword" else ""
+        if word == "CASE":
+            cases.append(_Case())
+        elif word == "END" and len(cases) > 1:
+            size = cases.pop().size
+            cases[-1] = cases[-1].more(size)
+        elif word == "WHEN":
+            cases[-1] = replace(cases[-1], whens=cases[-1].whens + 1)
+        else:
+            cases[-1] = cases[-1].more(1)
+    return sum(case.size for case in cases)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A CASE that is being read: the words before its first WHEN, and the others."""
+
+    whens: int = 0
+    before: int = 0
+    others: int = 0
+
+    def more(self, words: int) -> _Case:
+        if self.whens:
+            return replace(self, others=self.others + words)
+        return replace(self, before=self.before + words)
+
+    @property
+    def size(self) -> int:
+        return self.before * max(1, self.whens) + self.whens + self.others
+
+
+def parts_of(expression: Any, known: dict[int, int]) -> int:
+    """How many parts an expression has where DuckDB writes it out.
+
+    Args:
+        known: those of objects that were counted before, by their identity.
+    """
+    if isinstance(expression, list):
+        return sum(parts_of(part, known) for part in expression)
+    if not isinstance(expression, dict):
+        return 0
+    if id(expression) not in known:
+        inner = sum(parts_of(part, known) for part in expression.values())
+        kind = expression.get("class")
+        if kind == "FUNCTION" and str(expression["function_name"]).lower() in TWICE:
+            inner = 2 * inner + _PARTS_OF_A_FUNCTION
+        known[id(expression)] = (2 * inner if kind == "BETWEEN" else inner) + (kind is not None)
+    return known[id(expression)]
 
 
 def functions(tree: Any) -> Iterator[str]:

@@ -13,6 +13,7 @@ from heterofedsyn._sql import database_of, duckdb_for, in_time, nodes, tree_of
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.release.sql_reading import (
     EXPRESSIONS,
+    MOST_PARTS,
     SCALARS,
     TABLE,
     check_functions,
@@ -20,7 +21,9 @@ from heterofedsyn.hub.release.sql_reading import (
     check_values,
     column_called,
     no_column,
+    parts_of,
     read,
+    too_large,
 )
 from heterofedsyn.schema import EncodedTable, Schema, decode, encode
 
@@ -59,6 +62,8 @@ class Where:
             expression = _expression(connection, text)
             columns = _columns(schema, expression)
             check_functions(expression, SCALARS)
+            if parts_of(expression, {}) > MOST_PARTS:
+                raise too_large("the condition")
             check_values(schema, expression)
         where = cls(text, columns)
         where._check_truth(schema)
