@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 TABLES = (HOSPITALS, "adult", "shoppers", "insurance", "obesity", "abalone")
 TRUSTS = ("local", "secure-aggregation")
 MOST_SEEDS = 1_000
+KINDS = 7
+"""Of questions; what was kept of fewer is measured anew."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def measure(
     Args:
         out: a folder that keeps what was seen, a file for each release: running again goes on.
     """
-    terms = f"{__version__}-{method}-{epsilon:g}-{replicates}-{questions}"
+    terms = f"{__version__}-{KINDS}-{method}-{epsilon:g}-{replicates}-{questions}"
     for name in names:
         schema, rows = real_rows(name)
         for trust in trusts:
@@ -187,8 +189,10 @@ def _seen(
         for question in asked:
             answer = release.answer(question.sql, replicates=replicates)
             truth = _truth(connection, question, len(answer.keys))
+            names = [*dict.fromkeys(cell.what for cell in answer.cells)]
             for cell in answer.cells:
-                true = truth.get(cell.keys, question.of_nobody)
+                known = truth.get(cell.keys)
+                true = question.of_nobody if known is None else known[names.index(cell.what)]
                 if true is None or cell.estimate is None:
                     continue
                 yield Seen(
@@ -196,9 +200,12 @@ def _seen(
                 )
 
 
-def _truth(connection: Any, question: RandomQuestion, keys: int) -> dict[tuple[Any, ...], Any]:
+def _truth(
+    connection: Any, question: RandomQuestion, keys: int
+) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """The true figures of every group."""
     found = connection.execute(question.sql).fetchall()
-    return {row[:keys]: row[keys] for row in found}
+    return {row[:keys]: row[keys:] for row in found}
 
 
 def _told(name: str, trust: str, seeds: int, seen: list[Seen]) -> Iterator[Coverage]:

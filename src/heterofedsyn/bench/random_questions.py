@@ -24,7 +24,7 @@ MEASURED = 0.6
 
 @dataclass(frozen=True)
 class RandomQuestion:
-    """A question of one aggregate.
+    """A question of one aggregate, or of two beside each other.
 
     Attributes:
         of_nobody: what is true of a group without rows, if that is known.
@@ -36,7 +36,7 @@ class RandomQuestion:
 
 
 def questions_of(release: Release, many: int, rng: np.random.Generator) -> list[RandomQuestion]:
-    """So many questions, each kind as often as the others."""
+    """So many questions of one aggregate, each kind as often as the others, then some of two."""
     maker = _Maker(release, release.sample(2_000, seed=0), rng)
     kinds: list[Callable[[], RandomQuestion | None]] = [
         maker.share,
@@ -53,7 +53,8 @@ def questions_of(release: Release, many: int, rng: np.random.Generator) -> list[
         tries += 1
         if question is not None:
             asked.append(question)
-    return asked
+    beside = (maker.two_means() for _ in range(-(-many // len(kinds))))
+    return [*asked, *(question for question in beside if question is not None)]
 
 
 class _Maker:
@@ -85,13 +86,23 @@ class _Maker:
 
     def group_mean(self) -> RandomQuestion | None:
         """The mean of a number for every value of another column."""
-        groups, number = self._two()
-        if not self._few(groups) or not self._number(number):
-            groups, number = number, groups
-        if not self._few(groups) or not self._number(number):
+        drawn = self._groups_and_number()
+        if drawn is None:
             return None
-        by, of = _quoted(groups), _quoted(number)
+        by, of = drawn
         return RandomQuestion("group mean", f"SELECT {by}, avg({of}) FROM release GROUP BY {by}")
+
+    def two_means(self) -> RandomQuestion | None:
+        """The same beside the mean of another number, in order of that."""
+        drawn = self._groups_and_number()
+        numbers = [name for name in self._columns if self._number(name)]
+        if drawn is None or len(numbers) < 2:
+            return None
+        by, of = drawn
+        others = [_quoted(name) for name in numbers if _quoted(name) != of]
+        other = others[self._rng.integers(len(others))]
+        sql = f"SELECT {by}, avg({of}), avg({other}) FROM release GROUP BY {by}"
+        return RandomQuestion("two means", f"{sql} ORDER BY avg({other})")
 
     def two_way(self) -> RandomQuestion | None:
         """Counts of every value of two columns together."""
@@ -111,6 +122,14 @@ class _Maker:
         if self._rng.random() < 0.5:
             sql += f" WHERE {self._condition(other)}"
         return RandomQuestion(kind, sql)
+
+    def _groups_and_number(self) -> tuple[str, str] | None:
+        groups, number = self._two()
+        if not self._few(groups) or not self._number(number):
+            groups, number = number, groups
+        if not self._few(groups) or not self._number(number):
+            return None
+        return _quoted(groups), _quoted(number)
 
     def _any(self) -> Column:
         return list(self._columns.values())[self._rng.integers(len(self._columns))]
