@@ -209,6 +209,22 @@ def test_a_folder_that_is_another_users_is_not_used(
     assert place.is_dir()
 
 
+@pytest.mark.parametrize("above", [0, 1])
+def test_nothing_is_kept_where_others_could_exchange_folders(
+    release: Release, cache: Path, place: Path, above: int
+) -> None:
+    """Be it above what is private: who may rename it can put something else in its place."""
+    open_to_all = (cache, cache.parent)[above]
+    mode = open_to_all.stat().st_mode
+    open_to_all.chmod(0o777)
+    (told,) = asked(release, cache)
+    assert "everybody may write" in told
+    open_to_all.chmod(0o1777)
+    assert asked(release, cache) == []
+    open_to_all.chmod(mode)
+    assert place.is_dir()
+
+
 @pytest.mark.parametrize("which", ["home", "place"])
 def test_folders_are_not_read_through_links(
     release: Release, cache: Path, place: Path, which: str

@@ -142,18 +142,17 @@ class Drawn:
         """What is kept, drawn now unless it was before; nothing where that cannot be."""
         if self.cache is None:
             return None
-        home = self.cache / FOLDER
-        place = home / self._name(facts)
         like = self.empty().schema
-        tables = _read(place, many, like, columns)
-        if tables is None:
-            try:
-                _keep(place, drawn)
-            except OSError as error:
-                self._tell(f"replicates cannot be kept in {home}: {reason(error)}")
-                return None
+        try:
+            place = _settled(self.cache) / FOLDER / self._name(facts)
             tables = _read(place, many, like, columns)
-        return tables
+            if tables is not None:
+                return tables
+            _keep(place, drawn)
+        except OSError as error:
+            self._tell(f"replicates cannot be kept in {self.cache / FOLDER}: {reason(error)}")
+            return None
+        return _read(place, many, like, columns)
 
     def _name(self, facts: Sequence[object]) -> str:
         """Tells these replicates from all others."""
@@ -291,6 +290,25 @@ def _bytes(place: Path, name: str, most: int) -> bytes:
     with open_inside(place, name, most) as file:
         check_private(os.fstat(file.fileno()))
         return file.read()
+
+
+def _settled(folder: Path) -> Path:
+    """A folder without links on the way, where nobody else can exchange what is in it.
+
+    Raises:
+        OSError: another user owns it or a folder above, or everybody may rename what is there.
+    """
+    real = folder.resolve()
+    for above in (real, *real.parents):
+        try:
+            there = above.stat()
+        except FileNotFoundError:
+            continue
+        if there.st_uid not in (0, os.geteuid()):
+            raise OSError(errno.EINVAL, f"{above} belongs to another user; name another place")
+        if there.st_mode & stat.S_IWOTH and not there.st_mode & stat.S_ISVTX:
+            raise OSError(errno.EINVAL, f"everybody may write {above}; name another place")
+    return real
 
 
 def _check_folder(folder: Path) -> None:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers, stream
-from heterofedsyn._sql import nodes, sql_of, tree_of, worded
-from heterofedsyn.errors import SchemaError, UsageError
+from heterofedsyn._sql import nodes, sql_of, tree_of
+from heterofedsyn.errors import SchemaError
 from heterofedsyn.hub.questions.plain_select import aggregates, arguments
 from heterofedsyn.hub.release.sql_reading import literal
 from heterofedsyn.schema import Schema
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 POINTS = 20_000
 """Values to which an expression is put, about as many in every bin."""
 
-LEAST_POINTS, MOST_POINTS = 32, 1_000
-"""Of one bin."""
+LEAST_POINTS, FEW_POINTS, MOST_POINTS = 32, 100, 1_000
+"""Of one bin; few where other columns are drawn besides."""
 
 ROOM = 0.25
 """How far an expression may move to and fro within bins in all, as a share of its whole range; and
@@ -115,6 +115,8 @@ class Looking:
 
     def _put(self, expression: Any, probe: _Probe) -> Iterator[list[Any]]:
         """The values of an expression along a column, for each draw of the others."""
+        import duckdb
+
         (statement,) = tree_of(self.connection, f"SELECT TRY(1) FROM {_WITHIN}")
         node = statement["node"]
         (tried,) = node["select_list"]
@@ -123,10 +125,11 @@ class Looking:
         for table in probe.tables:
             self.connection.register(_WITHIN, table)
             try:
-                with worded("this is no expression of one row"):
-                    yield [own for (own,) in self.connection.execute(text).fetchall()]
-            except UsageError:
-                return
+                yield [own for (own,) in self.connection.execute(text).fetchall()]
+            except duckdb.InterruptException:
+                raise
+            except duckdb.Error:
+                return  # no expression of one row
             finally:
                 self.connection.unregister(_WITHIN)
 
@@ -145,7 +148,8 @@ class _Probe:
         """The values, in the unit of the column."""
         grid = self.column.grid
         bins = grid.layout.bins
-        many = min(max(POINTS // bins, LEAST_POINTS), MOST_POINTS)
+        most = MOST_POINTS if len(self.names) == 1 else FEW_POINTS
+        many = min(max(POINTS // bins, LEAST_POINTS), most)
         rng = stream(0, f"within bins of {self.column.name}")
         first, last = (own[grid.layout.code_of_bin] for own in grid.spans)
         drawn = [
