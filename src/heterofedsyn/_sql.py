@@ -134,6 +134,8 @@ def in_time(connection: Any, work: Callable[[], _T], seconds: float | None = Non
 def worded(what: str) -> Iterator[None]:
     """Turns an error of DuckDB into one line; only where tables hold nobody's rows.
 
+    That it was interrupted is no error of a query, and stays what it is.
+
     Raises:
         UsageError: what was said, after `what`.
     """
@@ -141,6 +143,8 @@ def worded(what: str) -> Iterator[None]:
 
     try:
         yield
+    except duckdb.InterruptException:
+        raise
     except duckdb.Error as error:
         raise UsageError(f"{what}: {str(error).strip().partition(chr(10))[0]}") from None
 

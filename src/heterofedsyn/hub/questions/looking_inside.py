@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers, stream
-from heterofedsyn._sql import nodes, sql_of, tree_of
-from heterofedsyn.errors import SchemaError
+from heterofedsyn._sql import nodes, sql_of, tree_of, worded
+from heterofedsyn.errors import SchemaError, UsageError
 from heterofedsyn.hub.questions.plain_select import aggregates, arguments
 from heterofedsyn.hub.release.sql_reading import literal
 from heterofedsyn.schema import Schema
@@ -115,8 +115,6 @@ class Looking:
 
     def _put(self, expression: Any, probe: _Probe) -> Iterator[list[Any]]:
         """The values of an expression along a column, for each draw of the others."""
-        import duckdb
-
         (statement,) = tree_of(self.connection, f"SELECT TRY(1) FROM {_WITHIN}")
         node = statement["node"]
         (tried,) = node["select_list"]
@@ -125,11 +123,10 @@ class Looking:
         for table in probe.tables:
             self.connection.register(_WITHIN, table)
             try:
-                yield [own for (own,) in self.connection.execute(text).fetchall()]
-            except duckdb.InterruptException:
-                raise
-            except duckdb.Error:
-                return  # no expression of one row
+                with worded("this is no expression of one row"):
+                    yield [own for (own,) in self.connection.execute(text).fetchall()]
+            except UsageError:
+                return
             finally:
                 self.connection.unregister(_WITHIN)
 
