@@ -99,7 +99,7 @@ advisories: $(VENV)-audit/.pip-audit-$(AUDIT_VERSION) ## the locked dependencies
 	$(VENV)-audit/bin/python tools/advisories.py locks/core.txt locks/dev.txt
 
 clean: ## remove everything made here, .venv too
-	rm -rf $(VENV) $(VENV)-audit $(VENV)-lock $(VENV)-readers build dist heterofedsyn-demo .hypothesis .import_linter_cache \
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-lock $(VENV)-readers build dist heterofedsyn-demo heterofedsyn-try .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
