@@ -367,6 +367,13 @@ def test_every_word_of_the_glossary_is_explained_and_linked_once_a_section(page:
         assert len(links) == len(set(links))
 
 
+def test_remarks_are_the_words_of_whoever_made_the_release(release: Path, page: str) -> None:
+    remarks = load(release).run.remarks
+    assert remarks
+    for remark in remarks:
+        assert f"Whoever made the release remarks: “{remark}”." in "".join(Outline(page).text)
+
+
 def test_what_a_study_and_a_receipt_say_stays_text(release: Path, tmp_path: Path) -> None:
     made = load(release)
     about = About(f"T {HOSTILE}", f"P {HOSTILE}", f"C {HOSTILE}")

@@ -17,6 +17,7 @@ from heterofedsyn.hub.release import load
 from heterofedsyn.protocol import Answer, Plan, Study, decode, encode
 from heterofedsyn.report.manifest import manifest_section
 from heterofedsyn.schema import Schema, with_atoms
+from heterofedsyn.schema.atoms import comes_from
 from heterofedsyn.simulate.synthesizer import FederatedSynthesizer
 from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.consent import approve
@@ -125,3 +126,20 @@ def test_a_study_encodes_by_the_schema_that_its_plan_names_and_by_no_other() -> 
     for schema, encoding in ((atoms, public), (public, "0" * 64), ("0" * 64, atoms)):
         with pytest.raises(UsageError, match="made for another schema"):
             study_of(schema, encoding=encoding)
+
+
+@pytest.mark.parametrize("named", [(), ("a",), ("a", "b"), ("a", "b", "c")])
+def test_what_atoms_make_of_a_schema_comes_from_it_whichever_it_names(
+    named: tuple[str, ...],
+) -> None:
+    columns = [
+        {"name": name, "type": "number", "min": 0.0, "max": 9.0, "bins": 3}
+        | ({"atoms": [0.0]} if name in named else {})
+        for name in "abc"
+    ]
+    public = Schema.of({"columns": columns})
+    made = with_atoms(public)
+    assert comes_from(made, public.fingerprint)
+    assert comes_from(public, public.fingerprint)
+    assert not comes_from(made, "0" * 64)
+    assert comes_from(public, made.fingerprint) == (public == made)
