@@ -266,6 +266,7 @@ def doubling(levels: int) -> Iterator[str]:
         case = f"CASE {case} WHEN 1 THEN 2 WHEN 3 THEN 4 END"
         modulo, nothing = f"fmod({modulo}, 7)", f"nullif({nothing}, 7)"
     yield from (f"SELECT avg({own}) FROM release" for own in (case, modulo, nothing))
+    yield f"SELECT /* ééééééé */ avg({case}) FROM release"
 
 
 @pytest.mark.parametrize("sql", doubling(40))

@@ -53,10 +53,11 @@ def put(sql: str, schema: Schema, model: Model, tables: Tables, empty: pa.Table)
     listed = any(output.of_nobody is not None for output in question.figures)
     groups = [*ours.chosen, *(absent if listed else ())]
     cells = {keys: asking.cells(keys, ours, others) for keys in groups}
-    if listed and question.where is None:
+    if listed and absent and question.where is None:
+        most = listing.most(model)
         for keys in absent:
-            cells[keys] = _at_least(cells[keys], question.figures, listing.most(keys, model))
-    if question.order is not None and question.lists_all:
+            cells[keys] = _at_least(cells[keys], question.figures, most.get(keys, 0.0))
+    if question.order is not None:
         groups = _ordered(groups, cells, question)
     return asking.answer(
         [cell for keys in groups for cell in cells[keys]],

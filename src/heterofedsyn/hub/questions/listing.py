@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from heterofedsyn._arrays import Integers
+from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.questions.question import Question
 from heterofedsyn.hub.questions.written_out import Sort
@@ -59,18 +60,24 @@ class Listing:
         keys = zip(*(own.to_pylist() for own in values), strict=True)
         return cls(dict(zip(keys, map(tuple, codes.T.tolist()), strict=True)), tuple(sources))
 
-    def most(self, keys: Keys, model: Model) -> float:
-        """How many records a group without synthetic rows may have by its measured table."""
-        clique = model.targets[0].domain.clique(*self.columns)
-        if clique not in model.pairs and len(clique) > 1:
-            return 0.0
-        error = accuracy_of(model.targets, clique, None, 1.0).standard_error
-        place = []
-        for name in clique:
-            code = self.groups[keys][self.columns.index(name)]
-            groups = model.targets[0].estimates.groups[name]
-            place.append(int(groups[code]) if len(clique) > 1 else code)
-        return CONFIDENCE * float(error[tuple(place)])
+    def most(self, model: Model) -> dict[Keys, float]:
+        """How many records each group may have, if no synthetic row is in it, by its noise."""
+        domain, known = model.targets[0].domain, model.targets[0].estimates.groups
+        clique = domain.clique(*self.columns)
+        try:
+            error = accuracy_of(model.targets, clique, None, 1.0).standard_error
+        except UsageError:  # it was not measured
+            return {}
+        places = [self.columns.index(name) for name in clique]
+        maps = [
+            np.arange(size) if size == domain.size(name) else known[name]
+            for name, size in zip(clique, error.shape, strict=True)
+        ]
+        return {
+            keys: CONFIDENCE
+            * float(error[tuple(own[codes[at]] for own, at in zip(maps, places, strict=True))])
+            for keys, codes in self.groups.items()
+        }
 
 
 def _possible(schema: Schema, names: Sequence[str], sizes: Sequence[int]) -> Integers:

@@ -83,7 +83,7 @@ def read(what: str, text: str) -> Iterator[None]:
         raise UsageError(f"{what} has {len(text):,} letters; write 1 to {MOST_LETTERS:,}")
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise UsageError(f"{what} holds what is no letter; write it as plain text")
-    if _words_of(text) > MOST_PARTS:
+    if _words_of(what, text) > MOST_PARTS:
         raise too_large(what)
     try:
         yield
@@ -99,20 +99,20 @@ def too_large(what: str) -> UsageError:
     )
 
 
-def _words_of(text: str) -> int:
+def _words_of(what: str, text: str) -> int:
     """How many words DuckDB's parser reads, which repeats what stands behind CASE for each WHEN."""
-    duckdb = duckdb_for("a text in SQL")
-    starts = [(place, kind) for place, kind in duckdb.tokenize(text)]
-    ends = [place for place, _ in starts[1:]] + [len(text)]
+    told = duckdb_for(what).tokenize(text)
+    letters = text.encode()  # places are told in bytes
+    ends = [*(place for place, _ in told[1:]), len(letters)]
     cases = [_Case()]
-    for (start, kind), end in zip(starts, ends, strict=True):
-        word = text[start:end].strip().upper() if kind.name == "keyword" else ""
-        if word == "CASE":
+    for (start, kind), end in zip(told, ends, strict=bool(told)):
+        word = letters[start:end].strip().upper() if kind.name == "keyword" else b""
+        if word == b"CASE":
             cases.append(_Case())
-        elif word == "END" and len(cases) > 1:
+        elif word == b"END" and len(cases) > 1:
             size = cases.pop().size
             cases[-1] = cases[-1].more(size)
-        elif word == "WHEN":
+        elif word == b"WHEN":
             cases[-1] = replace(cases[-1], whens=cases[-1].whens + 1)
         else:
             cases[-1] = cases[-1].more(1)
