@@ -404,13 +404,32 @@ def test_the_ledger_shows_every_charge_and_the_agents_own_check(
     assert "1 charged query" in caller.ask("").text
 
 
-def test_a_changed_receipt_does_not_hold(caller: Caller) -> None:
-    reply = caller.drop("receipt", b"{}", "receipts/verify", back="receipts")
-    assert "The receipt does not hold" in reply.text
+def test_a_changed_receipt_does_not_hold(caller: Caller, settings: SiteSettings) -> None:
+    study = approved_study(settings)
+    with Books.open(settings.folder, settings.anchor) as books:
+        cost = study.plan.budget.split(1, 3)[0]
+        cap, own = settings.cap, settings.study_cap
+        books.charge(study.fingerprint, "0" * 64, "one-way", cost, cap=cap, study_cap=own)
+    caller.ask("receipts/sign", {"token": caller.token, "key": key_of(study.fingerprint)})
+    (file,) = settings.receipts.glob("*.json")
+    signed = caller.ask(f"receipts/file/{file.name}").text.encode()
+    assert "The receipt holds" in verified(caller, signed)
+    changed = signed.replace(b"one-way", b"two-way")
+    assert changed != signed
+    assert "The receipt does not hold" in verified(caller, changed)
+    assert "does not hold" not in caller.ask("receipts").text  # it is said once
     secret = "-----BEGIN PRIVATE KEY-----abc"
-    reply = caller.drop("receipt", b"{}", "receipts/verify", key=secret)
-    assert secret not in reply.text
+    assert secret not in verified(caller, signed, key=secret)
     assert caller.ask("receipts/file/..%2f..%2fsite.toml").status == 404
+
+
+def verified(caller: Caller, data: bytes, **texts: str) -> str:
+    """The page that a receipt leads to; its forms lead back to a page that there is."""
+    reply = caller.drop("receipt", data, "receipts/verify", **texts)
+    assert reply.status == 303
+    page = caller.ask(reply.place)
+    assert caller.ask(page.fields()["back"]).status == 200
+    return page.text
 
 
 def test_pages_are_told_when_something_changes(caller: Caller, settings: SiteSettings) -> None:

@@ -49,11 +49,6 @@ class Sessions:
         self._token = secrets.token_urlsafe(32)
         return self._token
 
-    @property
-    def invited(self) -> bool:
-        """Whether a token waits to be shown."""
-        return self._token is not None
-
     def enter(self, token: str) -> Session | None:
         """A session for whoever shows the token the first time."""
         if self._token is None or not _same(token, self._token):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from starlette.exceptions import HTTPException
@@ -11,7 +12,6 @@ from starlette.responses import Response
 
 from heterofedsyn._files import open_inside, reason
 from heterofedsyn._words import NOT_PRIVATE, PRIVATE_KEY, size
-from heterofedsyn.console.guard import MOST_BODY_BYTES
 from heterofedsyn.console.inbox import key_of
 from heterofedsyn.console.pages import Do, Form, Show, Visit, download
 from heterofedsyn.console.steward_prospect import title_of
@@ -24,6 +24,15 @@ from heterofedsyn.site.receipt_words import verified_lines
 
 MOST_SHOWN = 200
 _NAME = re.compile(r"[0-9a-f]{32}-\d{1,12}\.json")
+_VERIFIED = "what the receipt that was verified last came to"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a receipt holds, and why."""
+
+    good: bool
+    lines: Sequence[str]
 
 
 def views(site: OwnSite) -> Mapping[str, Show]:
@@ -42,9 +51,8 @@ def actions(site: OwnSite) -> Mapping[str, Do]:
     }
 
 
-def _receipts(
-    visit: Visit, site: OwnSite, verdict: tuple[bool, list[str]] | None = None
-) -> Response:
+def _receipts(visit: Visit, site: OwnSite) -> Response:
+    """Those that were signed here, with the verdict on one that was just verified."""
     charged = {one.study for one in site.account().charges}
     studies = []
     for fingerprint in site.fingerprints():
@@ -63,7 +71,7 @@ def _receipts(
         studies=studies,
         files=files,
         more=len(newest) - len(files),
-        verdict=verdict,
+        verdict=visit.session.kept.pop(_VERIFIED, None),
     )
 
 
@@ -98,10 +106,10 @@ def _verify(visit: Visit, form: Form, site: OwnSite) -> Response:
     try:
         if PRIVATE_KEY in key:
             raise UsageError(NOT_PRIVATE)
-        if len(upload.data) > MOST_BODY_BYTES:
-            raise UsageError("this is too long for a page; use `heterofedsyn site verify`")
         signed = SignedReceipt.of(upload.data, "the file")
         signed.check(key or None)
+        verdict = Verdict(True, verified_lines(signed, key_known=bool(key)))
     except HeterofedsynError as error:
-        return _receipts(visit, site, (False, [str(error)]))
-    return _receipts(visit, site, (True, verified_lines(signed, key_known=bool(key))))
+        verdict = Verdict(False, [str(error)])
+    visit.session.kept[_VERIFIED] = verdict
+    return visit.go("receipts")
