@@ -201,7 +201,7 @@ FOREIGN: list[Any] = [
 def test_no_other_page_can_send_a_form(caller: Caller, settings: SiteSettings) -> None:
     study = make_study()
     shown = caller.ask(put(settings, study))
-    form = {**shown.fields(), **heard(study, shown)}
+    form = {**shown.fields(), **heard(study, shown), "who": WHO}
     for headers in FOREIGN:
         assert caller.ask("studies/approve", form, **headers).status == 403, headers
     for token in ("", "x", form["token"][:-1]):
@@ -295,15 +295,16 @@ def test_a_study_that_hides_answers_is_approved_only_among_confirmed_keys(tmp_pa
         confirmed.save(own.folder)
         assert f"Approved by {WHO}" in approve(caller, study, page)
         decided = f"studies/decided/{key_of(study.fingerprint)}"
-        form = {**caller.ask(decided).fields(), "how": "withdraw", "sure": "yes"}
-        caller.ask("studies/withdraw", form)
+        form = {**caller.ask(decided).fields(), "how": "withdraw", "sure": "yes", "who": WHO}
+        reply = caller.ask("studies/withdraw", form)
+        assert "its key is removed here" in caller.ask(reply.place).text
         assert "Approve" not in caller.ask(decided).text  # consent to such a study is given once
 
 
 def test_consent_is_withdrawn_only_if_it_is_meant(caller: Caller, settings: SiteSettings) -> None:
     study = approved_study(settings)
     page = f"studies/decided/{key_of(study.fingerprint)}"
-    form = {**caller.ask(page).fields(), "how": "withdraw", "sure": ""}
+    form = {**caller.ask(page).fields(), "how": "withdraw", "sure": "", "who": WHO}
     reply = caller.ask("studies/withdraw", form)
     assert "nothing was changed" in caller.ask(reply.place).text
     caller.ask("studies/withdraw", {**form, "sure": "yes"})
@@ -314,6 +315,28 @@ def test_consent_is_withdrawn_only_if_it_is_meant(caller: Caller, settings: Site
     assert study.fingerprint[:8] in sheet.text
     caller.ask("studies/withdraw", {**form, "sure": "yes", "how": "close"})
     assert "Approve" not in caller.ask(page).text
+
+
+def test_somebody_must_be_named_who_decides(caller: Caller, settings: SiteSettings) -> None:
+    study = make_study()
+    shown = caller.ask(put(settings, study))
+    assert shown.fields()["who"] == ""
+    reply = caller.ask("studies/approve", {**shown.fields(), **heard(study, shown)})
+    assert "say who decides" in caller.ask(reply.place).text
+    assert consents(settings) == []
+
+
+def test_the_sheet_before_a_decision_has_not_what_the_page_asks_for(
+    caller: Caller, settings: SiteSettings
+) -> None:
+    study = make_study()
+    page = put(settings, study)
+    told = heard(study, caller.ask(page))
+    sheet = caller.ask(f"{page}/sheet")
+    assert sheet.headers["content-disposition"].startswith("attachment")
+    kept = [study.fingerprint[i : i + 8] for i in range(0, 64, 8)]
+    said = sheet.text + str(sheet.headers)
+    assert [group for group in kept if group not in said] == [*told.values()]
 
 
 # What pages show

@@ -7,17 +7,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from msgspec import structs
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from console_support import Caller, entered, running
+from console_window import EVIL, Opened, window
 from heterofedsyn import FederatedSynthesizer
 from heterofedsyn._words import aloud
 from heterofedsyn.console import follower as following
@@ -44,7 +42,6 @@ from site_support import make_study
 pytestmark = pytest.mark.thorough
 
 PUBLIC = Schema.from_toml(SCHEMA)
-EVIL = "<script>document.title='taken'</script><img src=x onerror=alert(1)>"
 WORDS = {
     "title": f"Falls {EVIL}",
     "purpose": "planning of beds",
@@ -123,12 +120,14 @@ def test_pages_without_anything_to_show_say_what_to_do(tmp_path: Path) -> None:
 def test_a_study_that_is_worded_in_the_form_is_that_of_study_new(
     working: Caller, tmp_path: Path
 ) -> None:
-    page = make(working, delta="1e-8", quorum="1", unit="person", rows_per_unit="2")
+    more = {"patience": "7.5", "most_rows": "9000", "conversion": "paper"}
+    page = make(working, delta="1e-8", quorum="1", unit="person", rows_per_unit="2", **more)
     study = Study.load(tmp_path / "falls.toml")
     plan = study.plan
     assert dict(plan.said_about.said) == WORDS
     assert (plan.sites, plan.epsilon, plan.delta) == (("one", "two"), 1.0, 1e-8)
     assert (plan.unit, plan.rows_per_unit, study.quorum) == ("person", 2, 1)
+    assert (study.patience, study.most_rows, plan.conversion) == (7.5, 9000, "paper")
     assert (plan.method, study.public.fingerprint) == ("independent", PUBLIC.fingerprint)
     for group in re.findall("........", study.fingerprint):
         assert group in page
@@ -272,24 +271,12 @@ def test_a_wrong_plan_is_one_line_on_its_page(looking: Caller, wrong: str, words
 
 
 def test_a_schema_that_is_dropped_can_be_planned_for(working: Caller, tmp_path: Path) -> None:
-    token = working.ask("plan").fields()["token"]
-    reply = drop(working, token, SCHEMA.encode(), name="other")
+    reply = working.drop("schema", SCHEMA.encode(), "plan/drop", back="plan", name="other")
     assert reply.place.endswith("plan?schema=other")
     assert Schema.load(tmp_path / "other.toml").fingerprint == PUBLIC.fingerprint
-    drop(working, token, b"\xff", name="third")
+    working.drop("schema", b"\xff", "plan/drop", back="plan", name="third")
     assert "not UTF-8" in working.ask("plan").text
     assert not (tmp_path / "third.toml").exists()
-
-
-def drop(caller: Caller, token: str, data: bytes, **texts: str) -> Any:
-    mark = "----a-boundary"
-    parts = [
-        f'--{mark}\r\ncontent-disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'.encode()
-        for key, value in {"token": token, "back": "plan", **texts}.items()
-    ]
-    head = f'--{mark}\r\ncontent-disposition: form-data; name="schema"; filename="x"\r\n\r\n'
-    body = b"".join([*parts, head.encode(), data, f"\r\n--{mark}--\r\n".encode()])
-    return caller.ask("plan/drop", body=body, content_type=f"multipart/form-data; boundary={mark}")
 
 
 # RELEASES
@@ -423,6 +410,60 @@ def test_a_kit_that_is_none_is_told_on_the_page_of_the_study(tmp_path: Path) -> 
     assert "is no administrator" in page.text
 
 
+def followed(study: Study) -> following.Session:
+    """A federation that says how far a study is: one site answers, one is away."""
+    rounds = (
+        RoundProgress(round=1, label="total", parts=1, asked=study.plan.sites, answered=("one",)),
+        RoundProgress(round=2, label="one-way", parts=3, asked=("one",)),
+    )
+    status = StudyStatus(
+        study=study.fingerprint,
+        job="77",
+        status="RUNNING",
+        progress=Progress(study=study.fingerprint, rounds=rounds),
+        sites=(
+            Seen(site="one", connected=True, last_seen=10.0),
+            Seen(site="two", last_seen=90.0),
+        ),
+    )
+
+    @contextmanager
+    def session() -> Iterator[following.Ask]:
+        yield lambda _: status
+
+    return session
+
+
+def test_sites_and_rounds_stand_on_the_page_of_a_study(tmp_path: Path) -> None:
+    study = make_study(PUBLIC, sites=("one", "two"))
+    study.save(tmp_path / "falls.toml")
+    session = followed(study)
+    with running(coordinator(tmp_path, tmp_path, session)) as (_, address, _logged):
+        caller = entered(address)
+        for _ in range(200):
+            page = caller.ask("studies/falls").text
+            if "Job 77" in page:
+                break
+            time.sleep(0.05)
+    assert "Job 77: RUNNING." in page
+    with session() as ask:
+        status = ask(study)
+    assert [line[2:] for line in status.lines] == [["answered", "waiting"], ["waiting", "-"]]
+    for words in (*status.head, *(cell for line in status.lines for cell in line)):
+        assert f">{words}<" in page
+
+
+def test_only_the_page_of_a_study_keeps_the_federation_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[str] = []
+    role = coordinator(tmp_path, tmp_path, followed(make_study(PUBLIC)))
+    for page in ("", "plan", "releases/stays", "studies/falls"):
+        monkeypatch.setattr(Follower, "still_here", lambda _, page=page: kept.append(page))
+        role.state(page)
+    assert kept == ["studies/falls"]
+
+
 def test_many_who_plan_at_once_do_not_work_in_parallel() -> None:
     planner = Planner()
     usual = {"trust": "local", "colluding": None, "quorum": None, "delta": 1e-9}
@@ -447,50 +488,6 @@ def test_many_who_plan_at_once_do_not_work_in_parallel() -> None:
 # IN A BROWSER
 
 
-@dataclass
-class Opened:
-    """A page in a browser, and all that happened while it was open."""
-
-    page: Page
-    messages: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-    def looks_well(self) -> None:
-        """It fits on phones and desks, and machines can read it, in light and dark."""
-        for width in (1280, 390):
-            self.page.set_viewport_size({"width": width, "height": 900})
-            wide = self.page.evaluate("document.documentElement.scrollWidth")
-            assert wide <= width, self.page.url
-        for scheme in ("light", "dark"):
-            shown: Any = scheme
-            self.page.emulate_media(color_scheme=shown)
-            found = Axe().run(self.page)
-            assert found.violations_count == 0, found.generate_report()
-
-    def link(self, words: str) -> None:
-        self.page.get_by_role("link", name=words, exact=True).click()
-        expect(self.page.locator("h1")).to_have_text(words)
-
-    def harmless(self) -> None:
-        assert self.messages == []
-        assert {address.partition("//")[2][:10] for address in self.requests} == {"127.0.0.1:"}
-
-
-@contextmanager
-def window(browser: Browser, address: str, *, script: bool = True) -> Iterator[Opened]:
-    context = browser.new_context(
-        viewport={"width": 1280, "height": 900}, java_script_enabled=script
-    )
-    seen = Opened(context.new_page())
-    seen.page.on("console", lambda message: seen.messages.append(message.text))
-    seen.page.on("pageerror", lambda error: seen.messages.append(str(error)))
-    context.on("request", lambda request: seen.requests.append(request.url))
-    seen.page.goto(address)
-    expect(seen.page.locator("h1")).to_have_text("Studies")
-    yield seen
-    context.close()
-
-
 @pytest.fixture
 def hub(released: Path, tmp_path: Path) -> Path:
     """A folder of one's own with a schema and a release."""
@@ -501,7 +498,10 @@ def hub(released: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_the_whole_journey_of_a_coordinator(browser: Browser, hub: Path) -> None:
-    with running(coordinator(hub, None)) as (_, address, _l), window(browser, address) as seen:
+    with (
+        running(coordinator(hub, None)) as (_, address, _l),
+        window(browser, address, "Studies") as seen,
+    ):
         page = seen.page
         for words in ("Studies", "Plan", "New study", "Releases"):
             seen.link(words)
@@ -552,6 +552,19 @@ def test_the_whole_journey_of_a_coordinator(browser: Browser, hub: Path) -> None
         seen.harmless()
 
 
+@pytest.mark.slow
+def test_sites_and_rounds_appear_without_a_reload(browser: Browser, tmp_path: Path) -> None:
+    study = make_study(PUBLIC, sites=("one", "two"))
+    study.save(tmp_path / "falls.toml")
+    role = coordinator(tmp_path, tmp_path, followed(study))
+    with running(role) as (_, address, _l), window(browser, address, "Studies") as seen:
+        seen.page.goto(f"{address.partition('enter?')[0]}studies/falls")
+        expect(seen.page.locator("#runs table")).to_contain_text("within 10 s")
+        expect(seen.page.locator("#runs")).to_contain_text("Job 77: RUNNING.")
+        seen.looks_well()
+        seen.harmless()
+
+
 def shown_report(seen: Opened) -> None:
     """The report opens beside the page, in its own look, and knows nothing of the session."""
     with seen.page.context.expect_page() as beside:
@@ -569,7 +582,7 @@ def shown_report(seen: Opened) -> None:
 def test_a_coordinator_needs_no_script(browser: Browser, hub: Path) -> None:
     with (
         running(coordinator(hub, None)) as (_, address, _l),
-        window(browser, address, script=False) as seen,
+        window(browser, address, "Studies", script=False) as seen,
     ):
         page = seen.page
         seen.link("Plan")

@@ -421,7 +421,9 @@ def test_consent_says_when_the_table_has_too_little_left(ready: Steward) -> None
     ready.study("late.toml", seed=20)
     said = ready("preview", "late.toml").out
     (remark,) = (line for line in said.splitlines() if "refused before its end" in line)
-    assert json.loads(ready("preview", "late.toml", "--json").out)["remarks"] == [remark]
+    assert json.loads(ready("preview", "late.toml", "--json").out)["remarks"] == [
+        remark.removeprefix("remark: ")
+    ]
     assert remark in ready("approve", "late.toml", "--yes").err
 
 

@@ -73,6 +73,33 @@ def check_private(there: os.stat_result) -> None:
         raise OSError(errno.EINVAL, "others may write there; take that away, or name another place")
 
 
+def check_owner(folder: Path) -> None:
+    """Refuse whoever does not own a folder, root too.
+
+    Raises:
+        UsageError: naming the owner.
+    """
+    owner = folder.stat().st_uid
+    if owner != os.geteuid():
+        raise UsageError(
+            f"{folder} belongs to {_user(owner)}; run this as that user, not as {user_name()}"
+        )
+
+
+def user_name() -> str:
+    """The user's name by the operating system, which no environment variable can change."""
+    return _user(os.geteuid())
+
+
+def _user(number: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
+
+
 def check_no_link(target: Path) -> None:
     """Refuse to write where a link is, whether or not it leads anywhere.
 

@@ -31,14 +31,32 @@ MOST_CLAMPED = 0.2
 SILENCE = 5.0
 """Seconds between two lines of progress."""
 
+STUDY_TEXTS = {
+    "title": "What people call the study.",
+    "purpose": "What its release will be used for.",
+    "contact": "Whom to ask about it.",
+    "ethics_approval": "Who approved of it, and under which number.",
+    "expires": "Last day (UTC) on which sites may be asked, such as 2030-12-31; none unless given.",
+}
+"""What a study says of itself, for whoever words it."""
 
-def count(many: int, noun: str) -> str:
+
+def count(many: int, noun: str, plural: str = "") -> str:
     """A number of things.
 
-    >>> count(1, "row"), count(2_000, "row")
-    ('1 row', '2,000 rows')
+    >>> count(1, "row"), count(2_000, "row"), count(2, "query", "queries")
+    ('1 row', '2,000 rows', '2 queries')
     """
-    return f"{many:,} {noun}{'' if many == 1 else 's'}"
+    return f"{many:,} {noun if many == 1 else plural or f'{noun}s'}"
+
+
+def sentence(words: str) -> str:
+    """Words as a sentence.
+
+    >>> sentence("the agent answers")
+    'The agent answers.'
+    """
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def percent(share: float) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from heterofedsyn._words import STUDY_TEXTS
 from heterofedsyn.errors import UsageError
 
 SchemaFile = Annotated[Path, typer.Option(help="The public schema (TOML).")]
@@ -59,19 +60,11 @@ Measure = Annotated[
         'in quotation marks: "height, cm",age.',
     ),
 ]
-Title = Annotated[str, typer.Option(metavar="TEXT", help="What people call the study.")]
-Purpose = Annotated[str, typer.Option(metavar="TEXT", help="What its release will be used for.")]
-Contact = Annotated[str, typer.Option(metavar="TEXT", help="Whom to ask about it.")]
-EthicsApproval = Annotated[
-    str, typer.Option(metavar="TEXT", help="Who approved of it, and under which number.")
-]
-Expires = Annotated[
-    str,
-    typer.Option(
-        metavar="DAY",
-        help="Last day (UTC) on which sites may be asked, such as 2030-12-31; none unless given.",
-    ),
-]
+Title = Annotated[str, typer.Option(metavar="TEXT", help=STUDY_TEXTS["title"])]
+Purpose = Annotated[str, typer.Option(metavar="TEXT", help=STUDY_TEXTS["purpose"])]
+Contact = Annotated[str, typer.Option(metavar="TEXT", help=STUDY_TEXTS["contact"])]
+EthicsApproval = Annotated[str, typer.Option(metavar="TEXT", help=STUDY_TEXTS["ethics_approval"])]
+Expires = Annotated[str, typer.Option(metavar="DAY", help=STUDY_TEXTS["expires"])]
 NoiseSeed = Annotated[
     int | None,
     typer.Option(help="Reproducible noise, FOR RESEARCH: anyone with the seed can undo it."),

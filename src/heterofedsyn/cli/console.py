@@ -16,6 +16,7 @@ import typer
 
 from heterofedsyn.cli._show import note, say
 from heterofedsyn.cli._signals import endings
+from heterofedsyn.console import PACKAGES
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def console(
     At a site it is the steward's: studies, consent, ledger, receipts. It is the coordinator's if a
     folder of studies or a kit is named. The address that is printed opens it once; Ctrl-C ends it.
     """
-    for name in ("starlette", "uvicorn", "jinja2", "python_multipart"):
+    for name in PACKAGES:
         if find_spec(name) is None:
             raise UsageError(
                 f"the console needs {name}; install it with: pip install 'heterofedsyn[console]'"
@@ -59,8 +60,8 @@ def console(
     from heterofedsyn.console.serving import Console, opener
 
     role = _role(folder, study_folder, kit)
-    os.umask(0o077)
     with ExitStack() as stack:
+        stack.callback(os.umask, os.umask(0o077))
         served = stack.enter_context(Console(role, port=port, tell=_tell, log=_log))
         for number in (signal.SIGINT, *endings()):
             signal.signal(number, lambda *_: served.stop())

@@ -52,7 +52,9 @@ def make_app(
     async def events(request: Request) -> Response:
         visit = visit_of(request)
         if visit.session.streams >= MOST_STREAMS:
-            return PlainTextResponse("too many pages are open\n", 429)
+            return PlainTextResponse(
+                "too many pages are open; close some, then load this one anew\n", 429
+            )
         changes = _changes(visit, lambda: stopping() or sessions.ended())
         return StreamingResponse(changes, media_type="text/event-stream")
 
@@ -127,15 +129,15 @@ async def _read(request: Request) -> Form:
 
 async def _changes(visit: Visit, over: Callable[[], bool]) -> AsyncIterator[str]:
     """Says that something is new; what it is, the page asks for itself."""
-    loop = asyncio.get_running_loop()
+    loop, page = asyncio.get_running_loop(), visit.query("page")
     visit.session.streams += 1
     try:
-        known = await run_in_threadpool(visit.role.state)
+        known = await run_in_threadpool(visit.role.state, page)
         yield "retry: 3000\n\n"
         told = loop.time()
         while not over():
             await asyncio.sleep(LOOK_SECONDS)
-            state = await run_in_threadpool(visit.role.state)
+            state = await run_in_threadpool(visit.role.state, page)
             if state != known:
                 known, told = state, loop.time()
                 yield "event: changed\ndata: \n\n"

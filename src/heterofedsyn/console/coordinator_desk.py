@@ -11,7 +11,8 @@ from threading import Lock
 from starlette.exceptions import HTTPException
 
 from heterofedsyn._files import read_whole
-from heterofedsyn.console.follower import Follower, of_kit
+from heterofedsyn.console.follower import Follower
+from heterofedsyn.console.noticing import Recent
 from heterofedsyn.console.planner import Planner
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.hub.release import Release, load
@@ -33,19 +34,15 @@ class CoordinatorDesk:
 
     Attributes:
         kit: the startup kit, by which the federation is asked; None if nobody is asked.
+        follower: who asks it how far studies are; None likewise.
         turn: taken by whoever writes a file, or computes for long.
     """
 
-    def __init__(self, folder: Path, kit: Path | None) -> None:
-        self.folder, self.kit = folder, kit
+    def __init__(self, folder: Path, kit: Path | None, follower: Follower | None) -> None:
+        self.folder, self.kit, self.follower = folder, kit, follower
         self.turn = Lock()
-        self._known: dict[str, tuple[int, Study | Schema | None]] = {}
-        self._releases: dict[str, tuple[int, Release]] = {}
-
-    @cached_property
-    def follower(self) -> Follower | None:
-        """Who asks the federation how far studies are; nobody without a kit."""
-        return None if self.kit is None else Follower(of_kit(self.kit))
+        self._known = Recent[tuple[str, int], _Known](2 * MOST_FILES)
+        self._releases = Recent[tuple[str, int], Release](MOST_KEPT)
 
     @cached_property
     def planner(self) -> Planner:
@@ -83,14 +80,7 @@ class CoordinatorDesk:
         folder = self.place(name)
         if not folder.is_dir():
             raise HTTPException(404)
-        when = changed(folder)
-        known = self._releases.get(name)
-        if known is None or known[0] != when:
-            known = when, load(folder)
-            while len(self._releases) >= MOST_KEPT:
-                self._releases.pop(next(iter(self._releases)), None)
-            self._releases[name] = known
-        return known[1]
+        return self._releases.get((name, changed(folder)), lambda: load(folder))
 
     def releases_of(self, study: Study) -> list[str]:
         """The names of releases that came of a study."""
@@ -137,12 +127,7 @@ class CoordinatorDesk:
 
     def _read(self, path: Path) -> Study | Schema | None:
         """What a file is, read once until it changes; nothing if it is neither."""
-        when = changed(path)
-        known = self._known.get(path.name)
-        if known is None or known[0] != when:
-            known = when, _read_file(path)
-            self._known[path.name] = known
-        return known[1]
+        return self._known.get((path.name, changed(path)), lambda: _Known(path)).what
 
 
 def changed(path: Path) -> int:
@@ -153,8 +138,12 @@ def changed(path: Path) -> int:
         return 0  # it is gone
 
 
-def _read_file(path: Path) -> Study | Schema | None:
-    for read in (Study.load, Schema.load):
-        with suppress(HeterofedsynError):
-            return read(path)
-    return None
+class _Known:
+    """What a file is, if it is a study or a schema."""
+
+    def __init__(self, path: Path) -> None:
+        self.what: Study | Schema | None = None
+        for read in (Study.load, Schema.load):
+            with suppress(HeterofedsynError):
+                self.what = read(path)
+                return

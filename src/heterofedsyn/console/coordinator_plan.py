@@ -121,10 +121,14 @@ def _drop(visit: Visit, form: Form, desk: CoordinatorDesk) -> Response:
 def _setup(given: Mapping[str, str], schema: Schema) -> tuple[float, Setup]:
     step = _whole(given, "budget") or 0
     if not 0 <= step < len(EPSILONS):
-        raise UsageError(f"there are {len(EPSILONS)} budgets to choose from")
+        raise UsageError(
+            f"there are {len(EPSILONS)} budgets to choose from; give 0 to {len(EPSILONS) - 1}"
+        )
     summed = given["trust"] == SecureAggregation.name
     if given["method"] not in methods():
-        raise UsageError(f"no federation can run method {given['method']!r}")
+        raise UsageError(
+            f"no federation can run method {given['method']!r}; choose {', '.join(methods())}"
+        )
     try:
         delta = float(given["delta"])
     except ValueError:

@@ -20,13 +20,13 @@ from heterofedsyn.hub.release.facts import facts_of
 from heterofedsyn.hub.release.folder import FILES
 from heterofedsyn.report import board_report, public_report
 from heterofedsyn.report.blocks import Points, Section, Table
+from heterofedsyn.report.page import policy
 
 MOST_FILE_BYTES = 2**28
 """Of a file that a page gives; larger ones are taken from the folder."""
 
 REPORTS = {"report": public_report, "board": board_report}
 _ASKED = "what was asked of"
-_POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]+)">')
 
 
 @dataclass(frozen=True)
@@ -110,22 +110,8 @@ def _report(visit: Visit, desk: CoordinatorDesk) -> Response:
         raise HTTPException(404)
     with desk.turn:
         text = make(desk.place(visit.part("name")))
-    policy = _POLICY.search(text)
-    if policy is None:
-        raise UsageError("the report has no policy of its own and is not shown")
-    return Response(
-        text,
-        media_type="text/html",
-        headers={
-            "content-security-policy": f"{_unescaped(policy[1])}; frame-ancestors 'none'; sandbox"
-        },
-    )
-
-
-def _unescaped(text: str) -> str:
-    from html import unescape
-
-    return unescape(text)
+    headers = {"content-security-policy": f"{policy()}; frame-ancestors 'none'; sandbox"}
+    return Response(text, media_type="text/html", headers=headers)
 
 
 def _export(visit: Visit, desk: CoordinatorDesk) -> Response:

@@ -8,32 +8,42 @@ from typing import Any, TypeVar
 
 from starlette.responses import Response
 
-from heterofedsyn._words import aloud
+from heterofedsyn._words import STUDY_TEXTS, aloud, sentence
 from heterofedsyn.console.coordinator_desk import CoordinatorDesk
 from heterofedsyn.console.coordinator_plan import TRUSTS, methods
-from heterofedsyn.console.pages import NEW_LINE, Do, Form, Show, Visit, download, sentence
+from heterofedsyn.console.pages import NEW_LINE, Do, Form, Show, Visit, download
+from heterofedsyn.console.study_words import words_of
 from heterofedsyn.errors import HeterofedsynError, UsageError
-from heterofedsyn.hub.planning.new_study import new_study, read_roster
+from heterofedsyn.hub.planning.new_study import USUAL_PATIENCE, new_study, read_roster
 from heterofedsyn.hub.planning.preview import (
     COLUMN_HEAD,
+    ROUND_HEAD,
     column_lines,
     most_words,
     preview,
     round_lines,
 )
 from heterofedsyn.masking.identity import key_fingerprint, raw_key
+from heterofedsyn.privacy.budget import Conversion
 from heterofedsyn.privacy.trust import Local
 from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.plan import protected
-from heterofedsyn.protocol.study import Study
-from heterofedsyn.report.blocks import Block, Facts, Section, Table, Text, Warn
+from heterofedsyn.protocol.promised import promise
+from heterofedsyn.protocol.study import USUAL_MOST_ROWS, Study
+from heterofedsyn.report.blocks import Section, Table, Text
 from heterofedsyn.schema import Schema
-from heterofedsyn.site.promise import promise
 
 _WRITTEN = "what was written of a new study"
 Kind = TypeVar("Kind", int, float)
 
-TEXTS = ("title", "purpose", "contact", "ethics_approval", "expires")
+TEXTS = About.__struct_fields__
+MORE = {
+    "patience": f"{USUAL_PATIENCE:g}",
+    "most_rows": f"{USUAL_MOST_ROWS}",
+    "conversion": Conversion.TIGHT.value,
+}
+"""What is seldom changed."""
+
 FIELDS = {
     "name": "study",
     "schema": "",
@@ -46,6 +56,7 @@ FIELDS = {
     "method": "wavetree",
     "unit": "",
     "rows_per_unit": "",
+    **MORE,
     **dict.fromkeys(TEXTS, ""),
 }
 
@@ -67,18 +78,16 @@ def actions(desk: CoordinatorDesk) -> Mapping[str, Do]:
     return {"new/make": lambda visit, form: _make(visit, form, desk)}
 
 
-def title_of(study: Study) -> str:
-    """What people call a study."""
-    return study.plan.said_about.title or "A study without a title"
-
-
 def _studies(visit: Visit, desk: CoordinatorDesk) -> Response:
     """Every study of the folder."""
     now = datetime.now(UTC)
     return visit.page(
         "coordinator_studies.html",
         "Studies",
-        studies=[(name, title_of(study), *_words(study, now)) for name, study in desk.studies()],
+        studies=[
+            (name, study.plan.said_about.shown_title, *_words(study, now))
+            for name, study in desk.studies()
+        ],
         folder=desk.folder,
     )
 
@@ -100,7 +109,7 @@ def _study(visit: Visit, desk: CoordinatorDesk) -> Response:
     study = desk.study(name)
     return visit.page(
         "coordinator_study.html",
-        title_of(study),
+        study.plan.said_about.shown_title,
         name=name,
         sections=_sections(study),
         groups=list(enumerate(aloud(study.fingerprint).split(), start=1)),
@@ -138,32 +147,30 @@ def _running(study: Study, desk: CoordinatorDesk) -> dict[str, Any]:
 def _sections(study: Study) -> list[Section]:
     plan = study.plan
     shown = preview(study, plan.sites[0])
-    said = plan.said_about.worded
-    asks: list[Block] = [] if said else [Warn("the study does not say what it is for or who asks")]
-    asks.append(
-        Facts(
-            (
-                *(each for each in said if each[0] != "Title"),
-                ("Epsilon", f"{plan.epsilon:g}"),
-                ("Delta", f"{plan.delta:g}"),
-                ("Protects every", protected(plan.unit)),
-                ("Trust", plan.trust),
-                ("Sites", ", ".join(plan.sites)),
-                ("Sites that must answer", f"{study.quorum} of {len(plan.sites)}"),
-                ("Method", plan.method),
-            )
-        )
+    asks = words_of(
+        plan.said_about,
+        ("Epsilon", f"{plan.epsilon:g}"),
+        ("Delta", f"{plan.delta:g}"),
+        ("Protects every", protected(plan.unit)),
+        ("Trust", plan.trust),
+        ("Sites", ", ".join(plan.sites)),
+        ("Sites that must answer", f"{study.quorum} of {len(plan.sites)}"),
+        ("Method", plan.method),
     )
-    rounds = ("round", "kinds", "releases", "integers", "rho", "sent")
     leaves = (
         Text(sentence(most_words(shown))),
         Table(
             "About each column, at most", tuple(COLUMN_HEAD), tuple(map(tuple, column_lines(shown)))
         ),
-        Table("All rounds, of one site", rounds, tuple(map(tuple, round_lines(shown))), words=2),
+        Table(
+            "All rounds, of one site",
+            tuple(ROUND_HEAD),
+            tuple(map(tuple, round_lines(shown))),
+            words=2,
+        ),
     )
     return [
-        Section("asks", "What it says", tuple(asks)),
+        asks,
         Section(
             "promise",
             "What a steward is promised",
@@ -196,8 +203,11 @@ def _worded(visit: Visit, desk: CoordinatorDesk) -> Response:
         "New study",
         schemas=list(desk.schemas()),
         given=given,
+        texts=STUDY_TEXTS,
         trusts=TRUSTS,
         methods=methods(),
+        conversions=[each.value for each in Conversion],
+        more=any(given[name] != usual for name, usual in MORE.items()),
         today=f"{datetime.now(UTC):%Y-%m-%d}",
         problem=problem,
         newline=NEW_LINE,
@@ -207,7 +217,7 @@ def _worded(visit: Visit, desk: CoordinatorDesk) -> Response:
 
 def _make(visit: Visit, form: Form, desk: CoordinatorDesk) -> Response:
     """The study becomes a file, by the function of `study new`."""
-    given = {name: form.text(name) for name in FIELDS}
+    given = {name: form.text(name) or MORE.get(name, "") for name in FIELDS}
     try:
         schemas = desk.schemas()
         if given["schema"] not in schemas:
@@ -238,6 +248,9 @@ def _made(given: Mapping[str, str], schema: Schema) -> Study:
         method=given["method"],
         unit=given["unit"] or None,
         rows_per_unit=1 if rows is None else rows,
+        conversion=given["conversion"],
+        patience=_number(given, "patience", float) or 0.0,
+        most_rows=_number(given, "most_rows", int) or 0,
         about=About(*(given[name] for name in TEXTS)),
     )
 

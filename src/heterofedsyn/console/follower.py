@@ -25,7 +25,10 @@ AGAIN_SECONDS = 10.0
 UNSEEN_SECONDS = 15.0
 """Without an open page, after which nobody is asked any more."""
 
+_FAILED = "NVFlare failed ({}); it is asked again. If that goes on, see `heterofedsyn study status`"
+
 Ask = Callable[[Study], StudyStatus]
+Session = Callable[[], AbstractContextManager[Ask]]
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Follower:
         turn: grows whenever something is new.
     """
 
-    def __init__(self, session: Callable[[], AbstractContextManager[Ask]]) -> None:
+    def __init__(self, session: Session) -> None:
         self.turn = 0
         self._session = session
         self._lock = Lock()
@@ -91,7 +94,7 @@ class Follower:
             if study is None:
                 return True
             known = isinstance(error, HeterofedsynError)
-            words = str(error) if known else f"NVFlare failed: {type(error).__name__}"
+            words = str(error) if known else _FAILED.format(type(error).__name__)
             self._keep(study, Followed(problem=words))
             return False
 
@@ -122,7 +125,7 @@ class Follower:
                 self.turn += 1
 
 
-def of_kit(kit: Path) -> Callable[[], AbstractContextManager[Ask]]:
+def of_kit(kit: Path) -> Session:
     """Asks the server of a coordinator's kit."""
 
     @contextmanager

@@ -7,14 +7,13 @@ import os
 import secrets
 import stat
 import tempfile
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock
 
 from heterofedsyn._files import file_written_whole
+from heterofedsyn.console.noticing import Recent
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.protocol.study import MOST_STUDY_BYTES, Study
 
@@ -58,8 +57,7 @@ class Inbox:
 
     def __init__(self, site: Path) -> None:
         self.folder = site / FOLDER
-        self._read: OrderedDict[Waiting, Study | HeterofedsynError] = OrderedDict()
-        self._turn = Lock()
+        self._read = Recent[Waiting, Study | HeterofedsynError](_MOST_READ)
 
     def waiting(self) -> Sequence[Waiting]:
         """All studies that are there, the newest first; none of them is read."""
@@ -88,16 +86,7 @@ class Inbox:
         Raises:
             UsageError: if there is none.
         """
-        with self._turn:
-            known = self._read.get(one)
-            if known is not None:
-                self._read.move_to_end(one)
-        if known is None:
-            known = _loaded(one.path)
-            with self._turn:
-                self._read[one] = known
-                while len(self._read) > _MOST_READ:
-                    self._read.popitem(last=False)
+        known = self._read.get(one, lambda: _loaded(one.path))
         if isinstance(known, HeterofedsynError):
             raise known
         return known

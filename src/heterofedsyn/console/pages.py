@@ -15,9 +15,10 @@ from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
 from heterofedsyn import drawing
-from heterofedsyn._words import PRIVATE_ROWS
+from heterofedsyn._words import PRIVATE_ROWS, sentence
 from heterofedsyn.console.sessions import Session
 from heterofedsyn.errors import plain
+from heterofedsyn.report.page import template_text
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -145,23 +146,14 @@ class Role:
         links: paths and words of the navigation.
         views: pages by their path below the root, such as "study/{key}"; run in a thread.
         actions: what forms do, by their path; a failure is shown on the page of the form.
-        state: changes whenever pages that are open should be shown anew.
+        state: changes whenever a page that is open, given by its path, should be shown anew.
     """
 
     name: str
     links: Sequence[tuple[str, str]]
     views: Mapping[str, Show]
     actions: Mapping[str, Do]
-    state: Callable[[], str]
-
-
-def sentence(words: str) -> str:
-    """Words as a sentence.
-
-    >>> sentence("the agent answers")
-    'The agent answers.'
-    """
-    return f"{words[:1].upper()}{words[1:]}."
+    state: Callable[[str], str]
 
 
 def static(name: str) -> Response | None:
@@ -181,7 +173,9 @@ def _static_bytes(name: str) -> bytes:
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("heterofedsyn.console"),
+        loader=jinja2.ChoiceLoader(
+            [jinja2.PackageLoader("heterofedsyn.console"), jinja2.FunctionLoader(template_text)]
+        ),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

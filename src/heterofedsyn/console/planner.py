@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from threading import Condition, Thread
 
+from heterofedsyn.console.noticing import Recent
 from heterofedsyn.errors import HeterofedsynError
 from heterofedsyn.hub import make_method
 from heterofedsyn.hub.planning.forecast import EPSILONS, Outlook, glance
@@ -16,6 +16,11 @@ from heterofedsyn.simulate.drafting import draft_plan
 
 MOST_KEPT = 64
 """Setups whose figures are remembered."""
+
+_UNFORESEEN = (
+    "this cannot be worked out ({}); try another budget or fewer sites, or see what "
+    "`heterofedsyn plan` says with the same values"
+)
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ class Planner:
 
     def __init__(self) -> None:
         self.turn = 0
-        self._known: OrderedDict[Setup, Expected] = OrderedDict()
+        self._known = Recent[Setup, Expected](MOST_KEPT)
         self._wanted: tuple[Setup, float] | None = None
         self._changed = Condition()
         self._works = False
@@ -88,10 +93,7 @@ class Planner:
     def look(self, setup: Setup, epsilon: float) -> Expected:
         """What is known of a setup by now; what is not is worked out, this budget first."""
         with self._changed:
-            expected = self._known.setdefault(setup, Expected())
-            self._known.move_to_end(setup)
-            while len(self._known) > MOST_KEPT:
-                self._known.popitem(last=False)
+            expected = self._known.get(setup, Expected)
             self._wanted = setup, epsilon
             if expected.missing(epsilon) and not self._works:
                 self._works = True
@@ -101,7 +103,7 @@ class Planner:
     def known(self, setup: Setup) -> Expected:
         """What is known of a setup by now; nothing is worked out for it."""
         with self._changed:
-            return self._known.get(setup, Expected()).copy()
+            return (self._known.find(setup) or Expected()).copy()
 
     def wait(self, seconds: float) -> bool:
         """Whether all that was asked for is known within so many seconds."""
@@ -118,13 +120,13 @@ class Planner:
             except HeterofedsynError as error:
                 self._keep(setup, epsilon, str(error))
             except Exception as error:  # a page must say so instead of waiting for ever
-                self._keep(setup, epsilon, f"this cannot be worked out: {type(error).__name__}")
+                self._keep(setup, epsilon, _UNFORESEEN.format(type(error).__name__))
 
     def _next(self) -> tuple[Setup, float] | None:
         with self._changed:
             if self._wanted is not None:
                 setup, epsilon = self._wanted
-                left = self._known.setdefault(setup, Expected()).missing(epsilon)
+                left = self._known.get(setup, Expected).missing(epsilon)
                 if left:
                     return setup, left[0]
             self._works = False
@@ -133,7 +135,7 @@ class Planner:
 
     def _keep(self, setup: Setup, epsilon: float, found: Outlook | str) -> None:
         with self._changed:
-            expected = self._known.setdefault(setup, Expected())
+            expected = self._known.get(setup, Expected)
             if isinstance(found, str):
                 expected.problems[epsilon] = found
             else:

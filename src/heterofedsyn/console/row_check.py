@@ -6,21 +6,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock, Thread
 
-from heterofedsyn._words import MOST_CLAMPED, MOST_MISFIT, Pace
+from heterofedsyn._words import Pace
 from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.protocol.plan import Plan
 from heterofedsyn.report.blocks import Block, Section, Table, Text, Warn
 from heterofedsyn.schema import Schema
-from heterofedsyn.site.counting import check
-from heterofedsyn.site.misfits import (
-    DETAILS,
-    ROWS_TITLE,
-    Tolerance,
-    counted_said,
-    dialect_hint,
-    fit_lines,
-    rule_lines,
-    write_details,
-)
+from heterofedsyn.site.fitting import fit_rows
+from heterofedsyn.site.misfits import ROWS_TITLE, Tolerance, counted_said, fit_lines, rule_lines
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.sources import open_source
 
@@ -59,11 +51,13 @@ class RowCheck:
         """Changes whenever a page about it should be shown anew."""
         return f"{self.running}|{self.progress}|{self.found.when if self.found else ''}"
 
-    def start(self, settings: SiteSettings, schema: Schema, about: str, *, most: int = 1) -> None:
+    def start(
+        self, settings: SiteSettings, schema: Schema, about: str, plan: Plan | None = None
+    ) -> None:
         """Begin to read all rows of a site.
 
         Args:
-            most: rows of one unit that count.
+            plan: of the study whose schema it is.
 
         Raises:
             UsageError: if rows are being read already.
@@ -72,12 +66,12 @@ class RowCheck:
             if self.running is not None:
                 raise UsageError("rows are being read already; wait for the end of that")
             self.running, self.progress = about, ""
-        Thread(target=self._run, args=(settings, schema, about, most), daemon=True).start()
+        Thread(target=self._run, args=(settings, schema, about, plan), daemon=True).start()
 
-    def _run(self, settings: SiteSettings, schema: Schema, about: str, most: int) -> None:
+    def _run(self, settings: SiteSettings, schema: Schema, about: str, plan: Plan | None) -> None:
         blocks: tuple[Block, ...] = (Warn("the check ended before all rows were read"),)
         try:
-            blocks = self._look(settings, schema, most)
+            blocks = self._look(settings, schema, plan)
         except HeterofedsynError as error:
             blocks = (Warn(str(error)),)
         except OSError as error:
@@ -87,14 +81,13 @@ class RowCheck:
             with self._turn:
                 self.found, self.running = Found(about, moment, blocks), None
 
-    def _look(self, settings: SiteSettings, schema: Schema, most: int) -> tuple[Block, ...]:
+    def _look(self, settings: SiteSettings, schema: Schema, plan: Plan | None) -> tuple[Block, ...]:
         source = open_source(settings.source)
-        pace = Pace(self._hear)
-        checked = check([source], schema, unit=settings.unit, max_rows_per_unit=most, watch=pace)
+        fitted = fit_rows(settings, source, schema, plan, Pace(self._hear))
+        checked = fitted.checked
         blocks: list[Block] = [Text(counted_said(checked))]
-        hint = dialect_hint(checked, [source], schema)
         try:
-            Tolerance(MOST_MISFIT, MOST_CLAMPED).check(checked, schema, hint)
+            fitted.check(Tolerance())
         except HeterofedsynError as error:
             blocks.append(Warn(str(error)))
         if lines := fit_lines(checked, schema):
@@ -103,9 +96,9 @@ class RowCheck:
         if lines := rule_lines(checked, schema):
             rows = tuple(map(tuple, lines))
             blocks.append(Table("Rules that rows break", ("rule", "rows"), rows, longest=300))
-        if hint is not None:
-            blocks.append(Text(f"Remark: {hint}"))
-        blocks.append(Text(write_details(settings.folder / DETAILS, checked, schema)))
+        if fitted.hint is not None:
+            blocks.append(Text(f"Remark: {fitted.hint}"))
+        blocks.append(Text(fitted.keep()))
         return tuple(blocks)
 
     def _hear(self, text: str) -> None:

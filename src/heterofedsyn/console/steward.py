@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from starlette.responses import Response
 
 from heterofedsyn.console import steward_ledger, steward_receipts, steward_studies
+from heterofedsyn.console.noticing import looks
 from heterofedsyn.console.pages import Form, Role, Visit
 from heterofedsyn.console.steward_site import OwnSite
 from heterofedsyn.errors import HeterofedsynError
 from heterofedsyn.site.balance import balances
+from heterofedsyn.site.ledger.agreement import LEDGER
+from heterofedsyn.site.ledger.locked import LOCKED
 from heterofedsyn.site.settings import SiteSettings
 
 MOST_WATCHED = 500
@@ -57,7 +59,7 @@ def steward(settings: SiteSettings) -> Role:
             **steward_studies.actions(site),
             **steward_receipts.actions(site),
         },
-        state=lambda: _state(site),
+        state=lambda _: _state(site),
     )
 
 
@@ -88,15 +90,15 @@ def _state(site: OwnSite) -> str:
     """Changes with ledger, consents, inbox, receipts, agent and the check of rows."""
     settings = site.known
     places = (
-        settings.folder / "ledger",
+        settings.folder / LEDGER,
         settings.anchor,
         settings.studies,
         settings.receipts,
         site.inbox.folder,
-        settings.folder / "locked",
+        settings.folder / LOCKED,
         *_below(settings.studies),
     )
-    return "|".join([*map(_looks, places), str(site.listens()), site.row_check.state])
+    return "|".join([*map(looks, places), str(site.listens()), site.row_check.state])
 
 
 def _below(folder: Path) -> list[Path]:
@@ -104,11 +106,3 @@ def _below(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())[:MOST_WATCHED]
     except OSError:
         return []
-
-
-def _looks(path: Path) -> str:
-    try:
-        there = os.stat(path)  # noqa: PTH116
-    except OSError:
-        return "-"
-    return f"{there.st_mtime_ns}/{there.st_size}/{there.st_ino}"

@@ -10,11 +10,10 @@ from starlette.responses import Response
 from heterofedsyn._words import count
 from heterofedsyn.console.inbox import key_of
 from heterofedsyn.console.pages import Show, Visit
-from heterofedsyn.console.steward_prospect import title_of
 from heterofedsyn.console.steward_site import OwnSite
 from heterofedsyn.errors import HeterofedsynError
 from heterofedsyn.report.blocks import Facts, Table
-from heterofedsyn.site.balance import balances, ledger_lines, tells_alone
+from heterofedsyn.site.balance import balances, ledger_head, ledger_lines
 from heterofedsyn.site.consent import recorded
 from heterofedsyn.site.ledger.entries import Account
 from heterofedsyn.site.ledger.locked import check_unlocked
@@ -43,7 +42,7 @@ def running(site: OwnSite, account: Account) -> list[dict[str, object]]:
         title, cap = charged.study[:16], 0.0
         with suppress(HeterofedsynError):  # what is damaged is told of where it matters
             study, consent = recorded(site.known, charged.study)
-            title, cap = title_of(study), consent.rho
+            title, cap = study.plan.said_about.shown_title, consent.rho
         spent = account.spent_on(charged.study).rho
         share = max(0.0, cap - spent) / cap if cap else None
         found.append(
@@ -54,7 +53,7 @@ def running(site: OwnSite, account: Account) -> list[dict[str, object]]:
                 "words": f"rho {spent:.4g}{f' of {cap:.4g}' if cap else ''} is spent",
                 "last": f"{charged.label}, {charged.when}",
                 "answers": f"{sum(one.query in answered for one in charges):,} of "
-                f"{count(len(charges), 'charged query').replace('querys', 'queries')} answered",
+                f"{count(len(charges), 'charged query', 'charged queries')} answered",
             }
         )
     return found
@@ -73,10 +72,9 @@ def _ledger(visit: Visit, site: OwnSite) -> Response:
     lines = ledger_lines(settings, account)[::-1]
     pages = max(1, -(-len(lines) // PAGE))
     page = visit.number(pages)
-    alone = ("rho alone",) if tells_alone(settings, account) else ()
     table = Table(
         f"Every charge, the last first: {count(len(lines), 'line')}",
-        ("when", "entry", "study", "for", "rho", *alone),
+        tuple(ledger_head(settings, account)),
         tuple(map(tuple, lines[(page - 1) * PAGE : page * PAGE])),
         words=4,
     )
@@ -96,8 +94,11 @@ def _ledger(visit: Visit, site: OwnSite) -> Response:
 
 def _anchor(settings: SiteSettings, account: Account) -> Facts:
     """Whether ledger and anchor agree, which reading the account has checked."""
-    same = settings.folder.stat().st_dev == settings.anchor.parent.stat().st_dev
-    disk = "the same as the ledger: who restores that disk restores both" if same else "another"
+    disk = (
+        "the same as the ledger: who restores that disk restores both"
+        if settings.shares_disk()
+        else "another"
+    )
     return Facts(
         (
             ("Ledger and anchor", f"agree: entry {account.number:,} is the last"),

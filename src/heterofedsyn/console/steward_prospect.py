@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from heterofedsyn._words import aloud, count
-from heterofedsyn.console.pages import sentence
+from heterofedsyn._words import aloud, count, sentence
 from heterofedsyn.console.steward_site import OwnSite
+from heterofedsyn.console.study_words import words_of
 from heterofedsyn.hub.planning.preview import (
     COLUMN_HEAD,
+    ROUND_HEAD,
     column_lines,
     most_words,
     release_head,
@@ -14,17 +15,13 @@ from heterofedsyn.hub.planning.preview import (
     round_lines,
 )
 from heterofedsyn.protocol.plan import Plan, protected
+from heterofedsyn.protocol.promised import promise
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.report.blocks import Block, Facts, Section, Table, Text, Warn
-from heterofedsyn.report.chances import formula_of, in_thousand, most_right
+from heterofedsyn.report.chances import formula_of, guess_words, in_thousand, most_right
 from heterofedsyn.site.ledger.entries import Account
-from heterofedsyn.site.promise import alone_lines, cap_lines, promise, promise_json, remarks
+from heterofedsyn.site.promise import alone_lines, cap_lines, promise_json, remarks
 from heterofedsyn.site.settings import SiteSettings
-
-
-def title_of(study: Study) -> str:
-    """What people call a study."""
-    return study.plan.said_about.title or "A study without a title"
 
 
 def sections_of(
@@ -46,22 +43,13 @@ def sections_of(
 
 def _who_asks(study: Study) -> Section:
     plan = study.plan
-    said = plan.said_about.worded
-    blocks: list[Block] = (
-        [] if said else [Warn("the study does not say what it is for or who asks")]
+    return words_of(
+        plan.said_about,
+        ("Sites", ", ".join(plan.sites)),
+        ("Sites that must answer", f"{study.quorum} of {len(plan.sites)}"),
+        ("Method", plan.method),
+        ("Fingerprint of the schema", study.public.fingerprint),
     )
-    blocks.append(
-        Facts(
-            (
-                *(each for each in said if each[0] != "Title"),
-                ("Sites", ", ".join(plan.sites)),
-                ("Sites that must answer", f"{study.quorum} of {len(plan.sites)}"),
-                ("Method", plan.method),
-                ("Fingerprint of the schema", study.public.fingerprint),
-            )
-        )
-    )
-    return Section("who", "Who asks, and what for", tuple(blocks))
 
 
 def _meaning(plan: Plan, settings: SiteSettings, account: Account) -> Section:
@@ -77,11 +65,7 @@ def _meaning(plan: Plan, settings: SiteSettings, account: Account) -> Section:
                 ("Trust", plan.trust),
             )
         ),
-        Text(
-            f"Somebody who sees everything that leaves, knows all the other rows, and guesses "
-            f"whether one {unit} is among them, is right {in_thousand(most_right(rho))} "
-            f"({formula_of(rho)}, rho {rho:.4g})."
-        ),
+        Text(sentence(f"{guess_words(rho, unit)} ({formula_of(rho)}, rho {rho:.4g})")),
     ]
     if plan.budget_alone != plan.budget:
         alone = plan.budget_alone.rho
@@ -92,7 +76,7 @@ def _meaning(plan: Plan, settings: SiteSettings, account: Account) -> Section:
             )
         )
     blocks += [Text(sentence(line)) for line in promise(plan)]
-    blocks += [Warn(line.removeprefix("remark: ")) for line in remarks(plan, settings, account)]
+    blocks += [Warn(line) for line in remarks(plan, settings, account)]
     return Section("meaning", "What is promised, and against whom", tuple(blocks))
 
 
@@ -108,7 +92,7 @@ def _leaving(site: OwnSite, study: Study) -> Section:
     )
     rounds = Table(
         "All rounds",
-        ("round", "kinds", "releases", "integers", "rho", "sent"),
+        tuple(ROUND_HEAD),
         tuple(map(tuple, round_lines(shown))),
         words=2,
     )

@@ -14,12 +14,10 @@ from heterofedsyn._files import open_inside, reason
 from heterofedsyn._words import NOT_PRIVATE, PRIVATE_KEY, size
 from heterofedsyn.console.inbox import key_of
 from heterofedsyn.console.pages import Do, Form, Show, Visit, download
-from heterofedsyn.console.steward_prospect import title_of
 from heterofedsyn.console.steward_site import OwnSite
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.site.consent import recorded
-from heterofedsyn.site.owner import make_receipt
-from heterofedsyn.site.receipt import SignedReceipt
+from heterofedsyn.site.receipt import SignedReceipt, make_receipt
 from heterofedsyn.site.receipt_words import verified_lines
 
 MOST_SHOWN = 200
@@ -58,7 +56,7 @@ def _receipts(visit: Visit, site: OwnSite) -> Response:
     for fingerprint in site.fingerprints():
         if fingerprint in charged:
             try:
-                title = title_of(recorded(site.known, fingerprint)[0])
+                title = recorded(site.known, fingerprint)[0].plan.said_about.shown_title
             except HeterofedsynError:
                 title = fingerprint[:16]
             studies.append((key_of(fingerprint), title))

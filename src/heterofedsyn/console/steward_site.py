@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from threading import Lock
 
 from heterofedsyn.console.inbox import Inbox, key_of
+from heterofedsyn.console.noticing import Recent
 from heterofedsyn.console.row_check import RowCheck
 from heterofedsyn.errors import HeterofedsynError
 from heterofedsyn.hub.planning.preview import Preview
@@ -53,7 +54,7 @@ class OwnSite:
         self.inbox = Inbox(settings.folder)
         self.row_check = RowCheck()
         self.turn = Lock()
-        self._foreseen: dict[str, Preview] = {}
+        self._foreseen = Recent[str, Preview](_MOST_FORESEEN)
 
     def settings(self) -> SiteSettings:
         """The settings as they are now."""
@@ -115,10 +116,4 @@ class OwnSite:
         Raises:
             HeterofedsynError: if no site could answer it.
         """
-        known = self._foreseen.get(study.fingerprint)
-        if known is None:
-            known = look_ahead(study, self.known.name)
-            while len(self._foreseen) >= _MOST_FORESEEN:
-                self._foreseen.pop(next(iter(self._foreseen)), None)
-            self._foreseen[study.fingerprint] = known
-        return known
+        return self._foreseen.get(study.fingerprint, lambda: look_ahead(study, self.known.name))

@@ -10,18 +10,18 @@ from datetime import UTC, datetime
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from heterofedsyn._words import aloud, size
+from heterofedsyn._words import aloud, sentence, size
 from heterofedsyn.console.inbox import Waiting, key_of
 from heterofedsyn.console.pages import Do, Form, Show, Visit, download
-from heterofedsyn.console.steward_prospect import sections_of, title_of
+from heterofedsyn.console.steward_prospect import sections_of
 from heterofedsyn.console.steward_site import Decided, OwnSite
 from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.protocol.terms import hears_sums
 from heterofedsyn.report.study_summary import study_summary
-from heterofedsyn.site.consent import approve, check_approvable, check_study, close, withdraw
+from heterofedsyn.site.consent import check_approvable, check_study
+from heterofedsyn.site.deciding import decide, end
 from heterofedsyn.site.ledger.entries import Account
-from heterofedsyn.site.owner import standing_consent, user_name
 
 PAGE = 50
 """Studies on one page."""
@@ -31,6 +31,9 @@ MOST_LISTED_BYTES = 2**20
 
 GROUPS = 8
 """Of a fingerprint, of eight letters each."""
+
+HIDDEN = "········"
+"""Instead of a group that the page asks for."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ def views(site: OwnSite) -> Mapping[str, Show]:
         "studies": lambda visit: _studies(visit, site),
         "studies/waiting/{key}": lambda visit: _waiting(visit, site),
         "studies/decided/{key}": lambda visit: _decided(visit, site),
+        "studies/waiting/{key}/sheet": lambda visit: _waiting_sheet(visit, site),
         "studies/decided/{key}/sheet": lambda visit: _sheet(visit, site),
     }
 
@@ -99,8 +103,8 @@ def _listed(one: Waiting, site: OwnSite, known: set[str]) -> Listed:
     words = f"epsilon {plan.epsilon:g}, {plan.trust} trust, here since {one.when}"
     if study.fingerprint in known:
         place = f"studies/decided/{key_of(study.fingerprint)}"
-        return Listed(place, title_of(study), words, "decided before", None)
-    return Listed(place, title_of(study), words, "waits for a decision", None)
+        return Listed(place, study.plan.said_about.shown_title, words, "decided before", None)
+    return Listed(place, study.plan.said_about.shown_title, words, "waits for a decision", None)
 
 
 def _listed_decided(fingerprint: str, site: OwnSite, account: Account) -> Listed:
@@ -112,7 +116,7 @@ def _listed_decided(fingerprint: str, site: OwnSite, account: Account) -> Listed
     spent = account.spent_on(fingerprint).rho
     words = f"rho {spent:.4g} of {found.consent.rho:.4g} is spent; {found.words}"
     state = "is answered" if found.good else "is not answered"
-    return Listed(place, title_of(found.study), words, state, found.good)
+    return Listed(place, found.study.plan.said_about.shown_title, words, state, found.good)
 
 
 def _waiting(visit: Visit, site: OwnSite) -> Response:
@@ -131,7 +135,7 @@ def _waiting(visit: Visit, site: OwnSite) -> Response:
     asked = _asked(visit, study.fingerprint)
     return visit.page(
         "steward_study.html",
-        title_of(study),
+        study.plan.said_about.shown_title,
         key=one.key,
         study=study,
         sections=sections,
@@ -141,7 +145,6 @@ def _waiting(visit: Visit, site: OwnSite) -> Response:
         approvable=not refusal,
         refusal=refusal,
         decided=None,
-        who=user_name(),
     )
 
 
@@ -158,7 +161,7 @@ def _decided(visit: Visit, site: OwnSite) -> Response:
             refusal = str(error)
     return visit.page(
         "steward_study.html",
-        title_of(found.study),
+        found.study.plan.said_about.shown_title,
         key=found.key,
         study=found.study,
         sections=sections_of(site, site.settings(), found.study, account),
@@ -170,22 +173,48 @@ def _decided(visit: Visit, site: OwnSite) -> Response:
         decided=found,
         final=hears_sums(found.study.plan),
         charged=any(one.study == found.study.fingerprint for one in account.charges),
-        who=user_name(),
     )
+
+
+def _waiting_sheet(visit: Visit, site: OwnSite) -> Response:
+    """The sheet before a decision, without what the steward must hear from the coordinator."""
+    one = _find(visit.part("key"), site)
+    study, account, refusal = site.inbox.study(one), site.account(), None
+    try:
+        check_approvable(site.settings(), study, account, datetime.now(UTC))
+    except HeterofedsynError as error:
+        refusal = str(error)
+    asked = _asked(visit, study.fingerprint)
+    return _printed(site, study, account, refusal, asked, f"study-{one.key[:8]}")
 
 
 def _sheet(visit: Visit, site: OwnSite) -> Response:
-    """One sheet about a study, to print; nothing in it comes from rows."""
+    """The sheet of a study that was decided on, for the steward's file."""
     found, account = _find_decided(visit.part("key"), site)
+    refusal = None if found.good else found.words
+    asked = () if found.good else _asked(visit, found.study.fingerprint)
+    return _printed(site, found.study, account, refusal, asked, f"study-{found.key[:8]}")
+
+
+def _printed(
+    site: OwnSite,
+    study: Study,
+    account: Account,
+    refusal: str | None,
+    hidden: Sequence[int],
+    name: str,
+) -> Response:
+    """One sheet about a study, to print; nothing in it comes from rows."""
     text = study_summary(
-        site.foreseen(found.study),
-        found.study,
+        site.foreseen(study),
+        study,
         site.settings(),
         account,
         now=datetime.now(UTC),
-        refusal=None if found.good else found.words,
+        refusal=refusal,
+        fingerprint=" ".join(letters for _, letters in _groups(study.fingerprint, hidden)),
     )
-    return download(text.encode(), f"study-{found.study.fingerprint[:8]}.html", "text/html")
+    return download(text.encode(), f"{name}.html", "text/html")
 
 
 def _drop(visit: Visit, form: Form, site: OwnSite) -> Response:
@@ -205,9 +234,8 @@ def _remove(visit: Visit, form: Form, site: OwnSite) -> Response:
 def _check(visit: Visit, form: Form, site: OwnSite) -> Response:
     """The site's rows are held against the study's schema."""
     study, settings = _meant(form, site), site.settings()
-    plan = study.plan
-    most = plan.rows_per_unit if plan.unit == settings.unit else 1
-    site.row_check.start(settings, study.encoding, f"the schema of {title_of(study)}", most=most)
+    about = f"the schema of {study.plan.said_about.shown_title}"
+    site.row_check.start(settings, study.encoding, about, study.plan)
     visit.say("The rows are being read; this page shows what is found.")
     return visit.go(form.text("back"))
 
@@ -228,20 +256,13 @@ def _approve(visit: Visit, form: Form, site: OwnSite) -> Response:
             "out; if it differs, somebody changed the study on its way, and nothing must be "
             "approved. The page now asks for other groups"
         )
+    check_study(settings, study)
+    site.foreseen(study)
     with site.turn:
-        account = site.account()
-        check_study(settings, study)
-        site.foreseen(study)
-        now = datetime.now(UTC)
-        given = standing_consent(settings, study, account, now)
-        if given is None:
-            who = form.text("who") or user_name()
-            consent = approve(settings, study, who=who, now=now)
-            then = "now" if site.listens() else "once it runs"
-            visit.say(f"Approved by {consent.who} at {consent.when}; the agent answers it {then}.")
-        else:
-            day = given.when.partition("T")[0]
-            visit.say(f"Already approved by {given.who} on {day}; nothing to do.")
+        decision = decide(settings, study, who=_who(form), now=datetime.now(UTC))
+    then = "now" if site.listens() else "once it runs"
+    answered = "" if decision.before else f"; the agent answers it {then}"
+    visit.say(sentence(f"{decision.words()}{answered}"))
     return visit.go(f"studies/decided/{key_of(fingerprint)}")
 
 
@@ -250,13 +271,20 @@ def _end(visit: Visit, form: Form, site: OwnSite) -> Response:
     found, _ = _find_decided(form.text("key"), site)
     if form.text("sure") != "yes":
         raise UsageError("nothing was changed: tick the box to say that it is meant")
-    who, now = form.text("who") or user_name(), datetime.now(UTC)
-    final = form.text("how") == "close"
+    who, now, final = _who(form), datetime.now(UTC), form.text("how") == "close"
+    fingerprint, title = found.study.fingerprint, found.study.plan.said_about.shown_title
     with site.turn:
-        ending = close if final else withdraw
-        ending(site.settings(), found.study.fingerprint, who=who, now=now)
-    visit.say("The study is closed for good." if final else "Consent is withdrawn.")
+        words = end(site.settings(), fingerprint, f"'{title}'", who=who, now=now, final=final)
+    visit.say(sentence(words))
     return visit.go(f"studies/decided/{found.key}")
+
+
+def _who(form: Form) -> str:
+    """Who decides; the user that the agent runs as is nobody who could."""
+    who = form.text("who")
+    if not who:
+        raise UsageError("nothing was changed: say who decides; the receipt will name them")
+    return who
 
 
 def _meant(form: Form, site: OwnSite) -> Study:
@@ -305,4 +333,4 @@ def _kept(fingerprint: str) -> str:
 def _groups(fingerprint: str, hidden: Sequence[int]) -> list[tuple[int, str]]:
     """The groups of a fingerprint as they are shown."""
     parts = aloud(fingerprint).split()
-    return [(i + 1, "········" if i in hidden else part) for i, part in enumerate(parts)]
+    return [(i + 1, HIDDEN if i in hidden else part) for i, part in enumerate(parts)]

@@ -206,11 +206,10 @@ def _anchor(settings: SiteSettings, agent: User | None) -> Iterator[Finding]:
     if agent is not None and (folder.st_uid != agent.number or file.st_uid != agent.number):
         faults.append(f"{anchor} or its folder does not belong to {agent.name}")
     yield judged("anchor", faults, f"chmod 700 {anchor.parent}; chmod 600 {anchor}", str(anchor))
-    same = folder.st_dev == settings.folder.stat().st_dev
     yield judged(
         "anchor's disk",
         ["ledger and anchor are on one disk, and whoever restores it restores both"]
-        if same
+        if settings.shares_disk()
         else [],
         f"mount another disk at {anchor.parent}",
         "another than the ledger's",

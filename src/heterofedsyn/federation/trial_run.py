@@ -20,7 +20,7 @@ from heterofedsyn.federation.joining import join, unpack_kit
 from heterofedsyn.federation.party import Party
 from heterofedsyn.federation.services import services
 from heterofedsyn.federation.trial_processes import Processes
-from heterofedsyn.hub.planning.new_study import new_study
+from heterofedsyn.hub.planning.new_study import Roster, new_study
 from heterofedsyn.privacy.trust import Local, SecureAggregation
 from heterofedsyn.protocol import Study
 from heterofedsyn.protocol.about import About
@@ -159,7 +159,7 @@ def agree(trial: Trial) -> Study:
             book.save(member.settings.folder)
     study = new_study(
         hospital_schema(),
-        (SITES, keys if hidden else {}),
+        Roster(SITES, keys if hidden else {}),
         epsilon=EPSILON,
         delta=DELTA,
         trust=trial.trust,

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime
 
 import msgspec
+from msgspec.structs import replace
 
 from heterofedsyn.errors import NotApproved, UsageError
 
 MOST_LETTERS = 500
+
+NO_TITLE = "A study without a title"
 
 _LABELS = {"ethics_approval": "Ethics approval", "expires": "Ends after"}
 
@@ -67,6 +70,16 @@ class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
             (_LABELS.get(name, name.capitalize()), f"{text} (UTC)" if name == "expires" else text)
             for name, text in self.said
         )
+
+    @property
+    def shown_title(self) -> str:
+        """What to call it, whether or not it has a title."""
+        return self.title or NO_TITLE
+
+    @property
+    def rest(self) -> tuple[tuple[str, str], ...]:
+        """What people read of it below its title."""
+        return replace(self, title="").worded
 
     @property
     def lines(self) -> list[str]:

@@ -78,6 +78,18 @@ def in_thousand(chance: float) -> str:
     return f"at most {right:,} times in 1,000, where a coin is right 500 times"
 
 
+def guess_words(rho: float, unit: str) -> str:
+    """What an attacker can do at best, in words.
+
+    >>> guess_words(0.01497, "record")[-68:]
+    'is right at most 544 times in 1,000, where a coin is right 500 times'
+    """
+    return (
+        "somebody who sees everything that leaves, knows all other rows, and guesses whether those "
+        f"of one {unit} are among them, is right {in_thousand(most_right(rho))}"
+    )
+
+
 def in_hundred(chance: float) -> str:
     """A chance in percent, never below the truth.
 

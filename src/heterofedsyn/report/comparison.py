@@ -12,7 +12,7 @@ import numpy as np
 
 from heterofedsyn import drawing
 from heterofedsyn._arrays import Floats, Integers, stream
-from heterofedsyn._words import count
+from heterofedsyn._words import count, sentence
 from heterofedsyn.evaluation import (
     KIND_WORDS,
     MEASURES,
@@ -189,7 +189,7 @@ def _metrics(scores: Scores, floor: Scores, shuffled: Scores, *, complete: bool)
                 "(pip install 'heterofedsyn[eval]')."
             )
         )
-    blocks += [Text(f"{remark[0].upper()}{remark[1:]}.") for remark in scores.remarks]
+    blocks += [Text(sentence(remark)) for remark in scores.remarks]
     title = "The paper's three metrics"
     rows = tuple(
         (f.group, f.name, *(_plain(v) for v in (f.synthetic, f.best, f.worst))) for f in figures

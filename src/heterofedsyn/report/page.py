@@ -79,23 +79,43 @@ def render(page: Page) -> str:
     from markupsafe import Markup
 
     drawing.check_drawing()
-    place = files("heterofedsyn.report")
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FunctionLoader(template_text),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters["drawn"] = Markup  # written by our own writer, which escapes all text
     environment.filters["fit"] = drawing.short
     environment.filters["linked"] = Links(page)
-    template = environment.from_string((place / "page.html").read_text("utf-8"))
-    style = (place / "page.css").read_text("utf-8") + _figure_colours()
-    return template.render(
+    return environment.get_template("page.html").render(
         page=page,
-        style=Markup(style),
-        policy=_policy(style),
+        style=Markup(_style()),
+        policy=policy(),
         stamp=PRIVATE_ROWS,
         most_rows=MOST_ROWS,
         most_facts=MOST_FACTS,
     )
+
+
+def template_text(name: str) -> str | None:
+    """A template of the report by its name, which other pages may use too."""
+    place = files("heterofedsyn.report") / name
+    return place.read_text("utf-8") if name.endswith(".html") and place.is_file() else None
+
+
+def policy() -> str:
+    """What a browser may do with a report: load and run nothing; its style is named by its hash."""
+    digest = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+
+def _style() -> str:
+    return (files("heterofedsyn.report") / "page.css").read_text("utf-8") + _figure_colours()
 
 
 class Links:
@@ -144,12 +164,3 @@ def _figure_colours() -> str:
         for light, dark in _DARK.items()
     )
     return f"@media screen and (prefers-color-scheme: dark){{{rules}}}\n"
-
-
-def _policy(style: str) -> str:
-    """Nothing may be loaded or run; the one style sheet is named by its hash."""
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
-        "form-action 'none'"
-    )

@@ -14,4 +14,4 @@ def title_of(release: Release, usual: str) -> str:
 
 def purpose_of(release: Release) -> list[tuple[str, str]]:
     """All but the title, as far as the study says it."""
-    return [said for said in release.run.said_about.worded if said[0] != "Title"]
+    return [*release.run.said_about.rest]

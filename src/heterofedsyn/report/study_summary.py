@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from heterofedsyn import drawing
-from heterofedsyn._words import aloud
+from heterofedsyn._words import aloud, sentence
 from heterofedsyn.hub.planning.preview import (
     Preview,
     column_lines,
@@ -14,12 +14,13 @@ from heterofedsyn.hub.planning.preview import (
     round_lines,
 )
 from heterofedsyn.protocol.plan import protected
+from heterofedsyn.protocol.promised import promise
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.report.blocks import Block, Halves, Points, Section, Table, Text, Warn
-from heterofedsyn.report.chances import in_thousand, most_right
+from heterofedsyn.report.chances import guess_words
 from heterofedsyn.report.page import Page, render
 from heterofedsyn.site.ledger.entries import Account
-from heterofedsyn.site.promise import alone_lines, cap_lines, promise, remarks
+from heterofedsyn.site.promise import alone_lines, cap_lines, remarks
 from heterofedsyn.site.settings import SiteSettings
 
 MOST_COLUMNS = 60
@@ -34,11 +35,13 @@ def study_summary(
     *,
     now: datetime,
     refusal: str | None,
+    fingerprint: str | None = None,
 ) -> str:
     """The sheet as HTML; nothing in it comes from a row.
 
     Args:
         refusal: why the site would not approve of it, if it would not.
+        fingerprint: as it is to be shown, where a part of it must be heard from the coordinator.
     """
     plan = study.plan
     title = plan.said_about.title
@@ -60,7 +63,7 @@ def study_summary(
             ("Columns", f"{len(shown.columns):,}"),
         ),
         sections=(
-            Section("asks", "Who asks", (*warning, _asks(study))),
+            Section("asks", "Who asks", (*warning, _asks(study, fingerprint))),
             Section("promise", "What is promised", (_promised(study),)),
             Section("leaves", "What may leave", _leaves(shown)),
             Section(
@@ -76,23 +79,20 @@ def study_summary(
     return render(page)
 
 
-def _asks(study: Study) -> Points:
+def _asks(study: Study, fingerprint: str | None) -> Points:
     plan = study.plan
-    items = [said for said in plan.said_about.worded if said[0] != "Title"]
+    items = [*plan.said_about.rest]
     items += [
         ("Sites", ", ".join(plan.sites)),
-        ("Fingerprint", aloud(study.fingerprint)),
+        ("Fingerprint", fingerprint or aloud(study.fingerprint)),
     ]
     return Points(tuple(items))
 
 
 def _promised(study: Study) -> Points:
     plan = study.plan
-    words = [f"{line[0].upper()}{line[1:]}." for line in promise(plan)]
-    chance = (
-        f"Whoever knows all data but those of one {protected(plan.unit)} guesses whether that one "
-        f"is in, from all that leaves, right {in_thousand(most_right(plan.budget.rho))}."
-    )
+    words = [sentence(line) for line in promise(plan)]
+    chance = sentence(guess_words(plan.budget.rho, protected(plan.unit)))
     return Points((("Against whom", " ".join(words)), ("As a chance", chance)))
 
 
@@ -107,7 +107,7 @@ def _leaves(shown: Preview) -> tuple[Block, ...]:
         named = told.replace(f"{column.name}: ", f"{column.name} (", 1) + ")"
         alike.setdefault("; ".join(noise) or "Not counted", []).append(named)
     items = tuple((noise, _listed(columns)) for noise, columns in alike.items())
-    return (Text(f"{words[0].upper()}{words[1:]}."), Points(items))
+    return (Text(sentence(words)), Points(items))
 
 
 def _listed(columns: Sequence[str]) -> str:
@@ -130,7 +130,7 @@ def _caps(
         )
     )
     alone = alone_lines(plan, settings, account)
-    told = [Text(f"{line[0].upper()}{line[1:]}.") for line in remarks(plan, settings, account)]
+    told = [Text(sentence(f"remark: {line}")) for line in remarks(plan, settings, account)]
     seen = (_table("If each answer is seen by itself", head, alone),) if alone else ()
     return (beside, *seen, *told)
 

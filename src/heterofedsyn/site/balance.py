@@ -14,6 +14,12 @@ from heterofedsyn.site.ledger.entries import Account, Charged, Repaired
 from heterofedsyn.site.settings import SiteSettings
 
 
+def ledger_head(settings: SiteSettings, account: Account) -> list[str]:
+    """What stands above `ledger_lines`."""
+    alone = ["rho alone"] if tells_alone(settings, account) else []
+    return ["when", "entry", "study", "for", "rho", *alone]
+
+
 def ledger_lines(settings: SiteSettings, account: Account) -> list[list[str]]:
     """Every charge and repair in order: when, entry, study, for what, rho, and rho if seen alone.
 

@@ -1,4 +1,4 @@
-"""What a study promises against whom, and whether the caps allow it, in words and as figures."""
+"""What a study would cost a site against its caps, in words and as figures."""
 
 from __future__ import annotations
 
@@ -8,47 +8,14 @@ from typing import Any
 from heterofedsyn.masking.identity import key_fingerprint
 from heterofedsyn.privacy.budget import Budget, large_delta
 from heterofedsyn.privacy.trust import SecureAggregation
-from heterofedsyn.protocol.plan import Plan, protected
+from heterofedsyn.protocol.plan import Plan
 from heterofedsyn.site.ledger.entries import Account
 from heterofedsyn.site.roster import Standing, roster_of
 from heterofedsyn.site.settings import SiteSettings
 
 
-def promise(plan: Plan) -> list[str]:
-    """What is promised against whom."""
-    trust, unit = plan.trust_model, protected(plan.unit)
-    if not isinstance(trust, SecureAggregation):
-        return [
-            f"local trust: every {unit} is protected by epsilon {plan.epsilon:g} (rho "
-            f"{plan.budget.rho:.4g}), by the noise of this site alone, against the hub, all other "
-            "sites together and every reader; no promise of anybody is needed",
-            "the hub sees each answer of this site by itself, and so its noisy size and figures",
-        ]
-    alone = plan.budget_alone
-    sites, colluding = trust.sites, trust.colluding
-    lines = [
-        f"secure aggregation: whatever the hub does, together with up to {colluding} of the "
-        f"{sites} sites, all it learns are sums over at least {trust.quorum} sites, those among "
-        f"them; in these sums every "
-        f"{unit} is protected by epsilon {plan.epsilon:g} (rho {plan.budget.rho:.4g}), by the "
-        f"noise of at least {trust.honest} sites together",
-        f"if more than {colluding} of the sites collude, or keys leak, answers of this site may be "
-        f"seen by themselves: then every {unit} is protected by epsilon "
-        f"{alone.epsilon(plan.delta, plan.conversion):.4g} (rho {alone.rho:.4g}) and no better",
-        f"noise of a sum over all sites: {math.sqrt(trust.variance_factor):.3g} times that of all "
-        f"rows in one place; under local trust it would be {math.sqrt(sites):.3g} times",
-    ]
-    if trust.quorum < sites:
-        lines.append(
-            f"since a sum may be over {trust.quorum} of the {sites} sites, the hub, and readers of "
-            "a release in which a site missed a round, can compare sums over different sets of "
-            "sites and so see a site's noisy size and figures; records stay protected as said"
-        )
-    return lines
-
-
 def remarks(plan: Plan, settings: SiteSettings, account: Account) -> list[str]:
-    """Which cap has too little left for all that the study may still ask; a delta too large."""
+    """What a steward should know besides: a delta too large, too little left, a repaired ledger."""
     study, cap, alone_cap = plan.fingerprint, settings.cap.rho, settings.alone_cap
     spent, alone = account.spent.rho, account.spent_alone.rho
     found = []
@@ -60,16 +27,23 @@ def remarks(plan: Plan, settings: SiteSettings, account: Account) -> list[str]:
             words = f"the rho {alone_cap.rho:.4g} for answers seen by themselves"
             found.append((words, alone_cap.rho - alone))
     return [
-        *(f"remark: {remark}" for remark in large_delta(plan.delta, settings.rows or 1)),
-        *_refused(found),
+        *large_delta(plan.delta, settings.rows or 1),
+        *(
+            f"of {words} only {max(0.0, rest):.4g} is left, so the study will be refused before "
+            "its end"
+            for words, rest in found
+        ),
+        *_repaired(plan, account),
     ]
 
 
-def _refused(found: list[tuple[str, float]]) -> list[str]:
+def _repaired(plan: Plan, account: Account) -> list[str]:
+    if not account.repairs:
+        return []
+    known = account.spent_on(plan.fingerprint)
     return [
-        f"remark: of {words} only {max(0.0, rest):.4g} is left, so the study will be refused "
-        "before its end"
-        for words, rest in found
+        f"the ledger was repaired (entry {account.repairs[-1].number:,}), so entries may be "
+        f"missing; of this study it knows rho {known.rho:.4g}"
     ]
 
 

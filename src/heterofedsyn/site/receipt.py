@@ -22,8 +22,9 @@ from heterofedsyn.protocol.messages import Answer, Query
 from heterofedsyn.protocol.plan import NEIGHBOURS, Plan, unit_name
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.protocol.terms import hears_sums
-from heterofedsyn.site.consent import Consent
+from heterofedsyn.site.consent import Consent, recorded
 from heterofedsyn.site.ledger.answers import Kept
+from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.ledger.entries import Account, Charged, hash_of
 from heterofedsyn.site.receipt_checks import add_up
 from heterofedsyn.site.remembered import read_hidden
@@ -225,6 +226,20 @@ class SignedReceipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise HeterofedsynError(
                 "the signature holds, but the figures of the receipt do not add up"
             )
+
+
+def make_receipt(
+    settings: SiteSettings, fingerprint: str, *, now: datetime
+) -> tuple[SignedReceipt, Path]:
+    """A signed record of what a study got, and where the site's folder keeps it.
+
+    Raises:
+        HeterofedsynError: if nothing was charged for it, or something cannot be read.
+    """
+    study, consent = recorded(settings, fingerprint)
+    account = Books.read(settings.folder, settings.anchor)
+    signed = issue(settings, study, consent, account, now=now)
+    return signed, settings.receipts / f"{short(fingerprint)}-{account.number}.json"
 
 
 def issue(

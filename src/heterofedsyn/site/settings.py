@@ -278,6 +278,10 @@ class SiteSettings:
         """The user numbers that may ask: the engine's and the agent's own."""
         return frozenset({self._engine_id(), os.geteuid()})
 
+    def shares_disk(self) -> bool:
+        """Whether ledger and anchor are on one disk: whoever restores it restores both."""
+        return self.folder.stat().st_dev == self.anchor.parent.stat().st_dev
+
     def remarks(self) -> tuple[str, ...]:
         """What weakens the site as it is set up, for its steward."""
         remarks: list[str] = []

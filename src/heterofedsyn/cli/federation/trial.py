@@ -147,7 +147,9 @@ def _consoles(running: Processes, trial: Trial) -> None:
     from functools import partial
     from importlib.util import find_spec
 
-    if any(find_spec(name) is None for name in ("starlette", "uvicorn", "python_multipart")):
+    from heterofedsyn.console import PACKAGES
+
+    if any(find_spec(name) is None for name in PACKAGES):
         note("no consoles: they need the extra `console`: pip install 'heterofedsyn[console]'")
         return
     told: list[str] = []

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def show_promise(plan: Plan, settings: SiteSettings, account: Account) -> None:
     """The promise, both prices against their caps, and whose keys are confirmed."""
-    from heterofedsyn.site.promise import alone_lines, promise, promise_json
+    from heterofedsyn.protocol.promised import promise
+    from heterofedsyn.site.promise import alone_lines, promise_json
 
     roster = promise_json(plan, settings, account).get("roster", [])
     if lines := alone_lines(plan, settings, account):

@@ -13,7 +13,7 @@ import typer
 from heterofedsyn._words import MOST_CLAMPED, MOST_MISFIT, aloud
 from heterofedsyn.cli._fit import MostClamped, MostMisfit
 from heterofedsyn.cli._options import Json, OverwriteFile, StudyFile, check_file
-from heterofedsyn.cli._show import note, protected, say, say_json, show_table
+from heterofedsyn.cli._show import note, pace, protected, say, say_json, show_table
 from heterofedsyn.cli.site._promise import show_promise
 from heterofedsyn.cli.site._shared import (
     HERE,
@@ -21,7 +21,6 @@ from heterofedsyn.cli.site._shared import (
     Folder,
     StudyName,
     Who,
-    check_rows,
     keep_details,
     show_misfits,
 )
@@ -30,9 +29,17 @@ from heterofedsyn.errors import NotApproved, PrivacyRefusal, UsageError
 if TYPE_CHECKING:
     from heterofedsyn.hub.planning.preview import Preview
     from heterofedsyn.protocol.study import Study
-    from heterofedsyn.schema import Fit
     from heterofedsyn.site.ledger.entries import Account
+    from heterofedsyn.site.misfits import Checked
     from heterofedsyn.site.settings import SiteSettings
+
+Summary = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.html",
+        help="Also write a sheet to print, for your file; nothing in it comes from rows.",
+    ),
+]
 
 
 def preview(
@@ -40,13 +47,7 @@ def preview(
     folder: Folder = HERE,
     most_misfit: MostMisfit = MOST_MISFIT,
     most_clamped: MostClamped = MOST_CLAMPED,
-    summary: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.html",
-            help="Also write a sheet to print, for your file; nothing in it comes from rows.",
-        ),
-    ] = None,
+    summary: Summary = None,
     overwrite: OverwriteFile = False,
     as_json: Json = False,
 ) -> None:
@@ -58,9 +59,9 @@ def preview(
     from heterofedsyn.hub.planning.preview import preview as look_ahead
     from heterofedsyn.protocol.study import Study
     from heterofedsyn.site.consent import check_approvable, check_schema
+    from heterofedsyn.site.fitting import fit_rows
     from heterofedsyn.site.ledger.books import Books
-    from heterofedsyn.site.misfits import Tolerance, dialect_hint
-    from heterofedsyn.site.promise import promise_json, remarks
+    from heterofedsyn.site.misfits import Tolerance
     from heterofedsyn.site.settings import SiteSettings
     from heterofedsyn.sources import open_source
 
@@ -85,26 +86,17 @@ def preview(
         text = study_summary(shown, asked, settings, account, now=now, refusal=refusal)
         write_page(summary, text, private=False)
         note(f"summary in {summary}")
-    plan = asked.plan
-    most = plan.rows_per_unit if plan.unit == settings.unit else 1
     source = open_source(settings.source)
-    checked = check_rows(source, asked.encoding, settings.unit, most)
+    watch = pace(f"reading {source.name}")
+    fitted = fit_rows(settings, source, asked.encoding, asked.plan, watch)
     if as_json:
-        found = preview_json(shown, asked, settings, account, checked, refusal)
-        say_json({**found, **promise_json(plan, settings, account)})
+        say_json(preview_json(shown, asked, settings, account, fitted.checked, refusal))
     else:
-        show_preview(shown, asked, settings, account)
-        show_promise(plan, settings, account)
-        show_misfits(checked, asked.encoding)
-        for line in remarks(plan, settings, account):
-            say(line)
-        if refusal is not None:
-            say(f"it would be refused: {refusal}")
-    keep_details(settings, checked, asked.encoding)
-    hint = dialect_hint(checked, [source], asked.encoding)
-    tolerance.check(checked, asked.encoding, hint)
-    if hint is not None:
-        note(f"remark: {hint}")
+        show_preview(shown, asked, settings, account, fitted.checked, refusal)
+    keep_details(settings, fitted.checked, asked.encoding)
+    fitted.check(tolerance)
+    if fitted.hint is not None:
+        note(f"remark: {fitted.hint}")
 
 
 def approve(
@@ -123,51 +115,26 @@ def approve(
     preview shows what the study's method will ask, but consent is to the budget: the agent answers
     any statistic within it.
     """
+    from heterofedsyn._files import user_name
     from heterofedsyn.hub.planning.preview import preview as look_ahead
     from heterofedsyn.protocol.study import Study
-    from heterofedsyn.site.consent import approve as consent_to
     from heterofedsyn.site.consent import check_study
-    from heterofedsyn.site.ledger.books import Books
-    from heterofedsyn.site.owner import compare, own_settings, standing_consent, user_name
-    from heterofedsyn.site.promise import promise, remarks
+    from heterofedsyn.site.deciding import compare, decide, standing_consent
+    from heterofedsyn.site.owner import own_settings
 
-    now = datetime.now(UTC)
     settings = own_settings(folder)
     asked = Study.load(study)
     if fingerprint is not None:
         compare(fingerprint, asked)
     check_study(settings, asked)
-    asked.plan.said_about.check_open(now)
+    asked.plan.said_about.check_open(datetime.now(UTC))
     look_ahead(asked, settings.name)
-    plan = asked.plan
-    account = Books.read(settings.folder, settings.anchor)
-    note(
-        f"study {asked.fingerprint}: {plan.method}, epsilon {plan.epsilon:g}, delta {plan.delta:g} "
-        f"(rho {plan.budget.rho:.4g}) for every {protected(plan.unit)}"
-    )
-    for line in plan.said_about.lines:
-        note(line)
-    note(f"to compare: {aloud(asked.fingerprint)}")
-    for line in (*promise(plan), *remarks(plan, settings, account)):
-        note(line)
-    if account.repairs:
-        known = account.spent_on(asked.fingerprint)
-        note(
-            f"remark: the ledger was repaired (entry {account.repairs[-1].number:,}), so entries "
-            f"may be missing; of this study it knows rho {known.rho:.4g}"
-        )
-    note(
-        "consent is to this budget: `site preview` shows what the method will ask, but the agent "
-        "answers any statistic that the hub asks for within it"
-    )
-    if (given := standing_consent(settings, asked, account, now)) is not None:
-        day = given.when.partition("T")[0]
-        say(f"already approved {given.study} by {given.who} on {day}; nothing to do")
-        return
-    if not yes and fingerprint is None:
+    _note_consent(asked, settings)
+    sure = yes or fingerprint is not None
+    if not sure and standing_consent(settings, asked, datetime.now(UTC)) is None:
         _ask()
-    consent = consent_to(settings, asked, who=who or user_name(), now=datetime.now(UTC))
-    say(f"approved {consent.study} by {consent.who} at {consent.when}")
+    decision = decide(settings, asked, who=who or user_name(), now=datetime.now(UTC))
+    say(decision.words(asked.fingerprint))
 
 
 def withdraw(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
@@ -176,15 +143,7 @@ def withdraw(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
     Under secure aggregation that is final: the study's private key is removed, and the study cannot
     be approved again.
     """
-    from heterofedsyn.site.consent import withdraw as take_back
-    from heterofedsyn.site.owner import FINAL_DIGITS, find_study, own_settings, user_name
-
-    settings = own_settings(folder)
-    fingerprint = find_study(settings, study, FINAL_DIGITS)
-    take_back(settings, fingerprint, who=who or user_name(), now=datetime.now(UTC))
-    final = _key_removed(settings, fingerprint)
-    end = f"; {final}, and it cannot be approved again" if final else ""
-    say(f"consent to {fingerprint} is withdrawn{end}")
+    _end(study, folder, who, final=False)
 
 
 def close(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
@@ -192,14 +151,41 @@ def close(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
 
     Nothing more is answered, its private key is removed, and it cannot be approved again.
     """
-    from heterofedsyn.site.consent import close as end
-    from heterofedsyn.site.owner import FINAL_DIGITS, find_study, own_settings, user_name
+    _end(study, folder, who, final=True)
+
+
+def _end(study: str, folder: Path, who: str | None, *, final: bool) -> None:
+    from heterofedsyn._files import user_name
+    from heterofedsyn.site.deciding import end
+    from heterofedsyn.site.owner import FINAL_DIGITS, find_study, own_settings
 
     settings = own_settings(folder)
-    fingerprint = find_study(settings, study, FINAL_DIGITS)
-    end(settings, fingerprint, who=who or user_name(), now=datetime.now(UTC))
-    words = ["is closed", _key_removed(settings, fingerprint)]
-    say(f"study {fingerprint} {'; '.join(filter(None, words))}, and it cannot be approved again")
+    name = find_study(settings, study, FINAL_DIGITS)
+    now = datetime.now(UTC)
+    say(end(settings, name, name, who=who or user_name(), now=now, final=final))
+
+
+def _note_consent(study: Study, settings: SiteSettings) -> None:
+    """What consent to a study means."""
+    from heterofedsyn.protocol.promised import promise
+    from heterofedsyn.site.ledger.books import Books
+    from heterofedsyn.site.promise import remarks
+
+    plan = study.plan
+    account = Books.read(settings.folder, settings.anchor)
+    note(
+        f"study {study.fingerprint}: {plan.method}, epsilon {plan.epsilon:g}, delta {plan.delta:g} "
+        f"(rho {plan.budget.rho:.4g}) for every {protected(plan.unit)}"
+    )
+    for line in (
+        *plan.said_about.lines,
+        f"to compare: {aloud(study.fingerprint)}",
+        *promise(plan),
+        *(f"remark: {remark}" for remark in remarks(plan, settings, account)),
+        "consent is to this budget: `site preview` shows what the method will ask, but the agent "
+        "answers any statistic that the hub asks for within it",
+    ):
+        note(line)
 
 
 def _ask() -> None:
@@ -210,17 +196,31 @@ def _ask() -> None:
         raise PrivacyRefusal("not confirmed: the study is not approved, and nothing was changed")
 
 
-def _key_removed(settings: SiteSettings, fingerprint: str) -> str:
-    """What became of the private key of a study that ended; nothing if it never has one."""
-    from heterofedsyn.site.ledger.private import is_forgotten
+def show_preview(
+    shown: Preview,
+    study: Study,
+    settings: SiteSettings,
+    account: Account,
+    checked: Checked,
+    refusal: str | None,
+) -> None:
+    """What would leave, what is promised, and how the rows fit."""
+    from heterofedsyn.site.promise import remarks
 
-    return "its key is removed here" if is_forgotten(settings.folder, fingerprint) else ""
+    _show_leaving(shown, study, settings, account)
+    show_promise(study.plan, settings, account)
+    show_misfits(checked, study.encoding)
+    for remark in remarks(study.plan, settings, account):
+        say(f"remark: {remark}")
+    if refusal is not None:
+        say(f"it would be refused: {refusal}")
 
 
-def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: Account) -> None:
+def _show_leaving(shown: Preview, study: Study, settings: SiteSettings, account: Account) -> None:
     """What would leave, by release and by round, and against the caps."""
     from heterofedsyn.hub.planning.preview import (
         COLUMN_HEAD,
+        ROUND_HEAD,
         column_lines,
         most_words,
         release_head,
@@ -242,18 +242,10 @@ def show_preview(shown: Preview, study: Study, settings: SiteSettings, account: 
         say(f"and {len(shown.columns) - MOST_LINES:,} columns more; --json has all")
     say(most_words(shown))
     releases = release_lines(shown, plan)
-    show_table(
-        "Fixed in advance",
-        release_head(plan),
-        releases[:MOST_LINES],
-    )
+    show_table("Fixed in advance", release_head(plan), releases[:MOST_LINES])
     if len(releases) > MOST_LINES:
         say(f"and {len(releases) - MOST_LINES:,} more; --json has all")
-    show_table(
-        "All rounds",
-        ["round", "kinds", "releases", "integers", "rho", "sent"],
-        round_lines(shown),
-    )
+    show_table("All rounds", ROUND_HEAD, round_lines(shown))
     show_table(
         "Against the caps",
         ["", "rho", f"epsilon at delta {settings.delta:g}"],
@@ -266,13 +258,13 @@ def preview_json(
     study: Study,
     settings: SiteSettings,
     account: Account,
-    checked: Fit,
+    checked: Checked,
     refusal: str | None,
 ) -> dict[str, Any]:
     """The same for programs."""
     from heterofedsyn.hub.planning.preview import own_sigma
     from heterofedsyn.site.misfits import fit_json
-    from heterofedsyn.site.promise import remarks
+    from heterofedsyn.site.promise import promise_json, remarks
 
     figures = msgspec.to_builtins(shown)
     for part in (part for round_ in figures["rounds"] for part in round_["parts"]):
@@ -290,4 +282,5 @@ def preview_json(
         **fit_json(checked),
         "rows_over": checked.rows_over,
         "refused": refusal,
+        **promise_json(study.plan, settings, account),
     }

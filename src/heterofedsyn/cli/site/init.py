@@ -157,7 +157,7 @@ def init(
         note(remark)
     for remark in large_delta(delta, checked.rows_read):
         note(f"remark: {remark}")
-    if place.stat().st_dev == anchor.parent.stat().st_dev:
+    if settings.shares_disk():
         note(
             f"remark: the anchor {anchor} is on the same disk as the ledger; whoever restores that "
             "disk restores both, and nobody notices"

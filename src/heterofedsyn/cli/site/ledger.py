@@ -91,16 +91,15 @@ def repair(
 
 def show_ledger(settings: SiteSettings, account: Account) -> None:
     """The last entries, and what is left."""
-    from heterofedsyn.site.balance import abouts_of, ledger_lines, schemas_of, tells_alone
+    from heterofedsyn.site.balance import abouts_of, ledger_head, ledger_lines, schemas_of
 
     lines = ledger_lines(settings, account)
     shown = lines[-MOST_LINES:]
     if len(shown) < len(lines):
         say(f"the last {len(shown):,} of {len(lines):,} entries; --json has all")
-    alone = tells_alone(settings, account)
     show_table(
         f"Ledger of {settings.name}",
-        ["when", "entry", "study", "for", "rho", *(["rho alone"] if alone else [])],
+        ledger_head(settings, account),
         shown,
         whole="" if sys.stdout.isatty() else "study",
     )

@@ -27,7 +27,8 @@ def receipt(
     It says under which guarantee and by whose consent.
     """
     from heterofedsyn.protocol.plan import unit_column
-    from heterofedsyn.site.owner import find_study, make_receipt, own_settings
+    from heterofedsyn.site.owner import find_study, own_settings
+    from heterofedsyn.site.receipt import make_receipt
     from heterofedsyn.site.receipt_words import hidden_lines
 
     settings = own_settings(folder)

@@ -33,31 +33,31 @@
       if (source) source.close();
       source = null;
     } else if (!source) {
-      source = new EventSource(root + "/events");
-      source.addEventListener("open", () => { say("This page follows what happens."); });
+      const page = location.pathname.slice(root.length + 1);
+      source = new EventSource(root + "/events?" + new URLSearchParams({ page }));
+      source.addEventListener("open", () => {
+        say("This page follows what happens.");
+        renew(location.href); // something may have happened since it was loaded
+      });
       source.addEventListener("changed", () => renew(location.href));
       source.addEventListener("error", () => {
         say("The console does not answer. Is it still running?");
       });
       source.addEventListener("over", () => {
         source.close();
-        document.removeEventListener("visibilitychange", look);
+        document.removeEventListener("visibilitychange", follow);
         say("The session is over. The terminal shows a new address.");
       });
     }
   }
 
-  function look() {
-    follow();
-    if (!document.hidden) renew(location.href);
-  }
 
   function say(words) {
     if (state.textContent !== words) state.textContent = words;
   }
 
   if (state && window.EventSource) {
-    document.addEventListener("visibilitychange", look);
+    document.addEventListener("visibilitychange", follow);
     follow();
   }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from msgspec import UNSET, UnsetType
@@ -21,8 +22,16 @@ from heterofedsyn.protocol.plan import Aggregation, Hiding
 from heterofedsyn.protocol.study import USUAL_MOST_ROWS
 from heterofedsyn.schema import Schema
 
-Roster = tuple[tuple[str, ...], dict[str, str]]
-"""The names of sites, and their public keys where these are needed."""
+USUAL_PATIENCE = 60.0
+"""Seconds that a round may take at a site beyond what its noise needs."""
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The names of sites, and their public keys where these are needed."""
+
+    sites: tuple[str, ...]
+    keys: dict[str, str]
 
 
 def new_study(
@@ -41,7 +50,7 @@ def new_study(
     unit: str | None = None,
     rows_per_unit: int = 1,
     about: About | None = None,
-    patience: float = 60.0,
+    patience: float = USUAL_PATIENCE,
     most_rows: int = USUAL_MOST_ROWS,
     allow_large_delta: bool = False,
 ) -> Study:
@@ -57,7 +66,6 @@ def new_study(
     said = about or About()
     if (last := said.last_day) is not None and last < now.astimezone(UTC).date():
         raise UsageError(f"expires ({last}) is past, in UTC; give today or a day to come")
-    names, keys = roster
     chosen = make_method(method, settings or {})
     if chosen.pools:
         raise UsageError(f"method {method!r} needs all rows in one place; it can only be simulated")
@@ -68,13 +76,13 @@ def new_study(
         delta=delta,
         conversion=conversion,
         trust=trust,
-        sites=names,
+        sites=roster.sites,
         unit=unit,
         rows_per_unit=rows_per_unit,
         method=chosen.name,
         settings=settings_of(chosen),
         seed=secrets.randbits(62),
-        aggregation=_aggregation(keys, trust, colluding, quorum),
+        aggregation=_aggregation(roster.keys, trust, colluding, quorum),
         about=said,
     )
     check_usual_delta(delta, allow_large=allow_large_delta)
@@ -82,7 +90,7 @@ def new_study(
     return Study(
         plan=plan,
         schema=public.settings,
-        quorum=len(names) if quorum is None else quorum,
+        quorum=len(roster.sites) if quorum is None else quorum,
         patience=patience,
         most_rows=most_rows,
     )
@@ -106,14 +114,14 @@ def read_roster(sites: Sequence[str], trust: str, read_key: Callable[[str], str]
                     f"site {name}=KEY: under trust {trust!r} nobody needs a key; give the name "
                     f"alone, or use trust {SecureAggregation.name!r}"
                 )
-        return names, {}
+        return Roster(names, {})
     for name, _, key in told:
         if not key:
             raise UsageError(
                 f"site {name} needs its public key under trust {trust!r}: give {name}=KEY, as the "
                 "site's steward sent it"
             )
-    return names, {name: read_key(key) for name, _, key in told}
+    return Roster(names, {name: read_key(key) for name, _, key in told})
 
 
 def _aggregation(

@@ -122,6 +122,9 @@ def preview(study: Study, site: str) -> Preview:
 COLUMN_HEAD = ["column, and how it is told", "noise alone", "together with", "noise then"]
 """What stands above `column_lines`."""
 
+ROUND_HEAD = ["round", "kinds", "releases", "integers", "rho", "sent"]
+"""What stands above `round_lines`."""
+
 
 def column_lines(shown: Preview) -> list[list[str]]:
     """The most that is asked about each column, for people."""

@@ -1,0 +1,41 @@
+"""What a study promises against whom, in words."""
+
+from __future__ import annotations
+
+import math
+
+from heterofedsyn.privacy.trust import SecureAggregation
+from heterofedsyn.protocol.plan import Plan, protected
+
+
+def promise(plan: Plan) -> list[str]:
+    """What is promised against whom."""
+    trust, unit = plan.trust_model, protected(plan.unit)
+    if not isinstance(trust, SecureAggregation):
+        return [
+            f"local trust: every {unit} is protected by epsilon {plan.epsilon:g} (rho "
+            f"{plan.budget.rho:.4g}), by the noise of this site alone, against the hub, all other "
+            "sites together and every reader; no promise of anybody is needed",
+            "the hub sees each answer of this site by itself, and so its noisy size and figures",
+        ]
+    alone = plan.budget_alone
+    sites, colluding = trust.sites, trust.colluding
+    lines = [
+        f"secure aggregation: whatever the hub does, together with up to {colluding} of the "
+        f"{sites} sites, all it learns are sums over at least {trust.quorum} sites, those among "
+        f"them; in these sums every "
+        f"{unit} is protected by epsilon {plan.epsilon:g} (rho {plan.budget.rho:.4g}), by the "
+        f"noise of at least {trust.honest} sites together",
+        f"if more than {colluding} of the sites collude, or keys leak, answers of this site may be "
+        f"seen by themselves: then every {unit} is protected by epsilon "
+        f"{alone.epsilon(plan.delta, plan.conversion):.4g} (rho {alone.rho:.4g}) and no better",
+        f"noise of a sum over all sites: {math.sqrt(trust.variance_factor):.3g} times that of all "
+        f"rows in one place; under local trust it would be {math.sqrt(sites):.3g} times",
+    ]
+    if trust.quorum < sites:
+        lines.append(
+            f"since a sum may be over {trust.quorum} of the {sites} sites, the hub, and readers of "
+            "a release in which a site missed a round, can compare sums over different sets of "
+            "sites and so see a site's noisy size and figures; records stay protected as said"
+        )
+    return lines
