@@ -33,6 +33,7 @@ class Opened:
 
     def looks_well(self) -> None:
         """It fits on phones and desks, and machines can read it, in light and dark."""
+        self.page.wait_for_load_state()  # with its style
         for width in (DESK, PHONE):
             self.page.set_viewport_size({"width": width, "height": 900})
             wide = self.page.evaluate("document.documentElement.scrollWidth")
