@@ -408,6 +408,16 @@ def test_a_disputed_ledger_is_told_on_every_page_that_needs_it(
     assert caller.ask("studies").status == 422
 
 
+def test_a_repaired_ledger_is_told_before_a_decision(
+    caller: Caller, settings: SiteSettings
+) -> None:
+    page = put(settings, make_study())
+    words = "the ledger was repaired (entry 1), so entries may be missing"
+    assert words not in caller.ask(page).text
+    Books.repair(settings.folder, settings.anchor, settings.study_cap, restored=True)
+    assert words in caller.ask(page).text
+
+
 def test_the_ledger_shows_every_charge_and_the_agents_own_check(
     caller: Caller, settings: SiteSettings
 ) -> None:
