@@ -23,7 +23,7 @@ from heterofedsyn.engines.nvflare.job import (
     server_of,
     unreachable,
 )
-from heterofedsyn.engines.nvflare.presence import Presence, Seen, Sightings
+from heterofedsyn.engines.nvflare.presence import Presence, Seen, Sightings, look_once
 from heterofedsyn.engines.nvflare.progress import Progress, State
 from heterofedsyn.errors import EngineError, HeterofedsynError, UsageError
 from heterofedsyn.hub import Absence
@@ -122,9 +122,18 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
         return self.job is not None and not ended(self.status)
 
 
-def study_status(hub: Hub, study: Study) -> StudyStatus:
-    """How far the newest job of a study is."""
-    presence = Sightings(study.plan.sites).look(hub.heard(), time.time())
+def study_status(hub: Hub, study: Study, sightings: Sightings | None = None) -> StudyStatus:
+    """How far the newest job of a study is.
+
+    Args:
+        sightings: of whoever asks again and again; nothing for a single look.
+    """
+    heard = hub.heard()
+    presence = (
+        look_once(study.plan.sites, heard)
+        if sightings is None
+        else sightings.look(heard, time.time())
+    )
     job = hub.latest(study)
     found = StudyStatus(
         study=study.fingerprint, job=job, sites=presence.sites, others=presence.others
