@@ -32,8 +32,11 @@ from heterofedsyn.engines.nvflare.hardening import (
 )
 from heterofedsyn.engines.nvflare.provisioning import normal_fingerprint, read_request
 from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
-from heterofedsyn.federation import Party, admission, join, new_federation, read_asking, unpack_kit
-from heterofedsyn.federation.party import check_host, check_prefix
+from heterofedsyn.federation import admission, kit_checks
+from heterofedsyn.federation.admission import read_asking
+from heterofedsyn.federation.founding import new_federation
+from heterofedsyn.federation.joining import join, unpack_kit
+from heterofedsyn.federation.party import Party, check_host, check_prefix
 from heterofedsyn.federation.services import services, users_script
 from heterofedsyn.protocol import Study
 from heterofedsyn.simulate.hospitals import hospital_schema
@@ -190,6 +193,20 @@ def test_second_request_in_one_folder_is_refused(waiting: Path, federated_site: 
     assert "no kit" in refused(lambda: join("hospitals", "lakeside", waiting, renew=True), waiting)
     said = refused(lambda: join("hospitals", "oak", own, renew=True), own)
     assert "changes no name" in said
+
+
+def test_renewal_is_asked_for_without_naming_what_the_kit_knows(
+    federated_site: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = federated_site.party.folder
+    assert run(["site", "join", "--name", "elmwood", "--folder", str(folder)]) == 2
+    assert "both names, --federation and --name" in capsys.readouterr().err
+    assert run(shlex.split(f"{kit_checks.RENEW} --folder '{folder}'")[1:]) == 0
+    request = folder / "elmwood.request.zip"
+    asks = read_request(request.read_bytes())
+    request.unlink()
+    shutil.rmtree(folder / "renewal")
+    assert (asks.project, asks.name) == ("hospitals", "elmwood")
 
 
 @pytest.mark.parametrize("name", ["sum", "server", "st.anna", "../x", "two words", "", "a" * 65])

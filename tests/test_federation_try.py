@@ -117,7 +117,7 @@ def test_an_earlier_trial_is_replaced_and_nothing_else_is(tmp_path: Path) -> Non
     for _ in range(2):
         with processes(tmp_path / "try") as running:
             (running.folder / "made").touch(exist_ok=False)
-            running.keep_folder()
+            running.stays = True
         assert (tmp_path / "try" / "made").exists()
     (tmp_path / "mine").mkdir()
     for name, words in (("mine", "is no earlier trial"), ("no/where", "there is no folder")):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heterofedsyn import __version__
+from heterofedsyn._defaults import PORT, PREFIX
 from heterofedsyn._files import check_place, written_whole
 from heterofedsyn.engines.nvflare.hardening import harden_hub, make_private
 from heterofedsyn.engines.nvflare.provisioning import (
@@ -24,8 +25,6 @@ from heterofedsyn.federation.admission import ROOT, admit, read_asking
 from heterofedsyn.federation.joining import REQUEST, place_kit
 from heterofedsyn.federation.party import (
     KIT,
-    PORT,
-    PREFIX,
     Party,
     check_federation_name,
     check_host,

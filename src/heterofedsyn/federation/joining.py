@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from heterofedsyn import __version__
+from heterofedsyn._defaults import PREFIX
 from heterofedsyn._files import check_place, file_written_whole, written_whole
 from heterofedsyn._words import aloud
 from heterofedsyn.engines.nvflare.hardening import harden_site, settings_of_kit
@@ -32,7 +33,6 @@ from heterofedsyn.errors import PrivacyRefusal, UsageError
 from heterofedsyn.federation.party import (
     KIT,
     PARTY,
-    PREFIX,
     Party,
     as_owner,
     check_carried_name,

@@ -7,7 +7,7 @@ import pwd
 from datetime import datetime
 from pathlib import Path
 
-from heterofedsyn._words import short
+from heterofedsyn._words import digits_of, short
 from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.site.consent import Consent, approved, recorded
@@ -90,7 +90,7 @@ def compare(told: str, study: Study) -> None:
     Raises:
         PrivacyRefusal: naming both.
     """
-    if "".join(told.split()).lower() != study.fingerprint:
+    if digits_of(told) != study.fingerprint:
         raise PrivacyRefusal(
             f"this is study {study.fingerprint}, not {told!r}; preview it again, and ask the "
             "coordinator for the whole fingerprint"

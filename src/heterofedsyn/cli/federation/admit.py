@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
+from heterofedsyn._defaults import CERTIFICATE_DAYS
 from heterofedsyn.cli._show import note, say
 from heterofedsyn.errors import PrivacyRefusal, UsageError
-
-DEFAULT_DAYS = 1_095
 
 Root = Annotated[
     Path | None,
@@ -44,7 +43,9 @@ def admit(
     renew: Annotated[
         bool, typer.Option("--renew", help="A new certificate for a site that is or was in.")
     ] = False,
-    days: Annotated[int, typer.Option(help="How long the certificate is valid.")] = DEFAULT_DAYS,
+    days: Annotated[
+        int, typer.Option(help="How long the certificate is valid.")
+    ] = CERTIFICATE_DAYS,
     kit: ServerKit = None,
 ) -> None:
     """Show who asks to take part, and sign it.

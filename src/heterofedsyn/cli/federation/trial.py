@@ -67,7 +67,7 @@ def try_federation(
         note("every hospital signed a receipt of what left it; all signatures and sums hold")
         note("drawing the report")
         write_report(trial.release)
-        running.keep_folder()
+        running.stays = True
         _say(trial, study, receipts, folder)
         carried = sum(
             step.sent * len(step.asked) + sum(step.received.values()) for step in progress.rounds
@@ -99,7 +99,10 @@ def _run(running: Processes, trial: Trial, study: Study) -> tuple[int, Progress]
             shown.show(course)
             most, last = max(most, running.number), course.progress or last
     if last is None:
-        raise EngineError("the study ended without a word; see the logs")
+        raise EngineError(
+            f"the study ended without a word; {running.log('hub')} tells why, and the same command "
+            "tries again"
+        )
     return most, last
 
 

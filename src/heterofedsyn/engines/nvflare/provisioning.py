@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from heterofedsyn._files import read_whole, reason
+from heterofedsyn._words import digits_of
 from heterofedsyn.engines.nvflare.commands import Commands
 from heterofedsyn.errors import EngineError, UsageError
 
@@ -73,7 +74,7 @@ def normal_fingerprint(text: str) -> str:
     Raises:
         UsageError: if it is something else.
     """
-    digits = re.sub(r"^sha256[: ]|[:\s]", "", text.strip().lower())
+    digits = digits_of(text)
     if not _HEXADECIMAL.fullmatch(digits):
         raise UsageError(
             f"{text[:100]!r} is no fingerprint: it has 64 digits 0-9 and letters a-f, in groups or "

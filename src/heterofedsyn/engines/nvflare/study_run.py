@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from heterofedsyn._defaults import WAIT_MINUTES
 from heterofedsyn.engines.nvflare.job import (
     LOOK_AGAIN,
     Hub,
@@ -30,9 +31,6 @@ from heterofedsyn.hub import Absence
 from heterofedsyn.hub.replies import NO_ANSWER
 from heterofedsyn.protocol import Study
 from heterofedsyn.protocol.refusal import Reason
-
-USUAL_WAIT = 300.0
-"""Seconds that server and sites are waited for unless said otherwise."""
 
 START_SECONDS = 120.0
 """In which a server starts a job of sites that are connected."""
@@ -153,7 +151,7 @@ def run_study(
     out: Path,
     *,
     user: str | None = None,
-    wait: float = USUAL_WAIT,
+    wait: float = 60.0 * WAIT_MINUTES,
     resume: bool = False,
     rows: int | None = None,
     safe_csv: bool = False,

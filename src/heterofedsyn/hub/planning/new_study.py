@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from msgspec import UNSET, UnsetType
 
+from heterofedsyn._defaults import MOST_ROWS, PATIENCE
 from heterofedsyn._registry import Value
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods import make_method
@@ -18,7 +19,6 @@ from heterofedsyn.privacy.trust import Local, SecureAggregation
 from heterofedsyn.protocol import Plan, Study
 from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.plan import Aggregation, Hiding
-from heterofedsyn.protocol.study import USUAL_MOST_ROWS
 from heterofedsyn.schema import Schema
 
 Roster = tuple[tuple[str, ...], dict[str, str]]
@@ -41,8 +41,8 @@ def new_study(
     unit: str | None = None,
     rows_per_unit: int = 1,
     about: About | None = None,
-    patience: float = 60.0,
-    most_rows: int = USUAL_MOST_ROWS,
+    patience: float = PATIENCE,
+    most_rows: int = MOST_ROWS,
     allow_large_delta: bool = False,
 ) -> Study:
     """A study with public randomness of its own.
