@@ -383,6 +383,24 @@ def test_hardening_again_takes_every_change_back(federated_site: Machine) -> Non
     assert (party.kit / RESOURCES_FILE).stat().st_uid == party.kit.stat().st_uid
 
 
+def test_hub_is_hardened_again_by_its_own_command(
+    federated_site: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    founded = federated_site.founded
+    resources = founded.hub_folder / "kit" / RESOURCES_FILE
+    resources.write_text("{}")
+    unit = founded.hub_folder / services(founded.hub)[0].file
+    unit.write_text("")
+    folder = ["--folder", str(founded.hub_folder)]
+    assert run(["site", "kit", "--harden", *folder]) == 2
+    assert "there is no site's kit in" in capsys.readouterr().err
+    assert run(["federation", "harden", *folder]) == 0
+    assert json.loads(resources.read_text()) == hub_resources(founded.hub.state)
+    assert unit.read_text() == services(founded.hub)[0].unit()
+    assert run(["federation", "harden", "--folder", str(federated_site.party.folder)]) == 2
+    assert "there is no hub's kit in" in capsys.readouterr().err
+
+
 @as_root
 def test_hardening_as_root_follows_no_link_that_an_engine_planted(
     federated_site: Machine,

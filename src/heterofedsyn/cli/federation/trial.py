@@ -146,7 +146,7 @@ def _integers(signed: SignedReceipt) -> int:
 
 
 def _consoles(running: Processes, trial: Trial) -> None:
-    """Pages for a steward and for the coordinator; the addresses that open them are in no log."""
+    """Pages for every steward and the coordinator; the addresses that open them are in no log."""
     from functools import partial
     from importlib.util import find_spec
 
@@ -159,14 +159,14 @@ def _consoles(running: Processes, trial: Trial) -> None:
         told.append(line)
         say(f"{who}: {line}")
 
-    site, member = next(iter(trial.members.items()))
-    kit = str(trial.hub.coordinator_kit)
     sides = {
-        f"steward of {site}": ["--folder", str(member.settings.folder)],
-        "coordinator": ["--study-folder", str(trial.folder), "--kit", kit],
+        f"steward of {site}": ["--folder", str(member.settings.folder)]
+        for site, member in trial.members.items()
     }
+    kit = str(trial.hub.coordinator_kit)
+    sides["coordinator"] = ["--study-folder", str(trial.folder), "--kit", kit]
+    program = str(trial.hub.hub.programs / "heterofedsyn")
     for who, options in sides.items():
-        program = str(member.party.programs / "heterofedsyn")
         running.start(
             f"console {who}",
             [program, "console", "--no-browser", *options],
