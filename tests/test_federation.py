@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import shutil
+import ssl
 import stat
 import subprocess
 import zipfile
@@ -488,6 +489,47 @@ def test_scripts_are_such_as_a_shell_takes(federated_site: Machine) -> None:
     for party in (federated_site.party, federated_site.founded.hub):
         for script in (users_script(party), start_script(party)):
             subprocess.run(["sh", "-n"], input=script.encode(), check=True)
+
+
+# RENEWING
+
+
+@pytest.mark.parametrize(("part", "called"), [("hub", "server"), ("coordinator", "client")])
+def test_own_certificate_of_the_hub_is_renewed_in_its_place(
+    part: str, called: str, federated_site: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    founded = federated_site.founded
+    kit = founded.folder / part / "kit"
+
+    def files() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in kit.rglob("*") if path.is_file()}
+
+    before = files()
+    assert run(["federation", "renew", str(kit), "--root", str(founded.root)]) == 0
+    assert ("every site" in capsys.readouterr().err) is (part == "hub")
+    after = files()
+    assert before.keys() == after.keys()
+    changed = {path.name for path in after if before[path] != after[path]}
+    assert {f"{called}.crt", f"{called}.key"} <= changed
+    assert all(name.startswith(f"{called}.") for name in changed)
+    startup = kit / "startup"
+    context = ssl.create_default_context(cafile=str(startup / "rootCA.pem"))
+    context.load_cert_chain(startup / f"{called}.crt", startup / f"{called}.key")
+    assert all(not stat.S_IMODE(path.stat().st_mode) & 0o077 for path in after)
+
+
+def test_renewal_of_what_is_not_the_hubs_own_is_refused(
+    federated_site: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    founded = federated_site.founded
+    own, root = founded.hub_folder / "kit", ["--root", str(founded.root)]
+    assert run(["federation", "renew", str(federated_site.party.kit), *root]) == 2
+    assert "`site join --renew`" in capsys.readouterr().err
+    assert run(["federation", "renew", str(own), "--root", str(tmp_path)]) == 2
+    assert "missing or damaged" in capsys.readouterr().err
+    provisioning.make_root("hospitals", "localhost", 8002, tmp_path / "root")
+    assert run(["federation", "renew", str(own), "--root", str(tmp_path / "root")]) == 2
+    assert "another root" in capsys.readouterr().err
 
 
 # REMOVING

@@ -99,7 +99,7 @@ def read_asking(
     if kind == SITE:
         check_carried_name(request.name)
     place = root or _find_root(request.project)
-    federation = _federation_of(place)
+    federation = federation_of(place)
     if federation != request.project:
         raise UsageError(
             f"{path.name} asks {request.project!r}, but {place} is the root of {federation!r}; "
@@ -236,7 +236,7 @@ def _is_root(place: Path) -> bool:
     return (place / "rootCA.pem").is_file()
 
 
-def _federation_of(root: Path) -> str:
+def federation_of(root: Path) -> str:
     """The federation whose root a folder holds."""
     try:
         found: Any = json.loads(read_whole(root / "ca.json", _MOST_BYTES))

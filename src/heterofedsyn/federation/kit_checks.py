@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import os
-import ssl
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +21,7 @@ from heterofedsyn.engines.nvflare.hardening import (
     differences,
     settings_of_kit,
 )
-from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE
+from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE, certificate_fingerprint
 from heterofedsyn.federation.finding import Finding, judged, ok, unknown, wrong
 from heterofedsyn.federation.joining import BEFORE, REQUEST
 from heterofedsyn.federation.party import Party
@@ -155,8 +153,7 @@ def _connection(party: Party) -> Finding:
 def _root(party: Party) -> Finding:
     path = party.kit / ROOT_CERTIFICATE
     try:
-        text = read_whole(path, MOST_SETTINGS_BYTES).decode("ascii")
-        found = hashlib.sha256(ssl.PEM_cert_to_DER_cert(text)).hexdigest()
+        found = certificate_fingerprint(path)
     except (OSError, ValueError):
         return wrong("root certificate", f"{path} is missing or damaged", RENEW)
     return judged(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import io
 import json
 import re
+import ssl
 import tempfile
 import zipfile
 from functools import cache
@@ -81,6 +83,17 @@ def normal_fingerprint(text: str) -> str:
             "not; ask for it again"
         )
     return digits
+
+
+def certificate_fingerprint(path: Path) -> str:
+    """The fingerprint of a certificate in a file.
+
+    Raises:
+        OSError: if it cannot be read.
+        ValueError: if it holds no certificate.
+    """
+    text = read_whole(path, MOST_ZIP_BYTES).decode("ascii")
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(text)).hexdigest()
 
 
 def make_root(name: str, host: str, port: int, folder: Path) -> str:
