@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federation_support import Machine, admitted
+from heterofedsyn import __version__
 from heterofedsyn._words import aloud
 from heterofedsyn.cli.app import run
 from heterofedsyn.engines.nvflare import provisioning
@@ -240,13 +241,20 @@ def test_request_is_shown_as_it_is_signed(
 
 
 def test_site_that_is_in_is_admitted_again_only_as_a_renewal(
-    federated_site: Machine, waiting: Path, answer: Path
+    federated_site: Machine,
+    waiting: Path,
+    answer: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     root = federated_site.founded.root
     request = waiting / "lakeside.request.zip"
     assert answer.exists()
     assert "add --renew" in refused(lambda: read_asking(request, root), root)
     assert read_asking(request, root, renew=True).before is not None
+    places = ["--root", str(root), "--out", str(tmp_path / "signed.zip")]
+    assert run(["federation", "admit", str(request), *places, "--renew", "--yes"]) == 0
+    assert f"heterofedsyn {__version__}, NVFlare 2." in capsys.readouterr().err
 
 
 def forged(waiting: Path, place: Path, **other: str) -> Path:

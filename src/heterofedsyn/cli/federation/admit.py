@@ -52,7 +52,8 @@ def admit(
 
     The answer goes back to the site; it holds no secret. Signing needs the root key.
     """
-    from heterofedsyn.engines.nvflare.provisioning import normal_fingerprint
+    from heterofedsyn import __version__
+    from heterofedsyn.engines.nvflare.provisioning import normal_fingerprint, nvflare_version
     from heterofedsyn.federation import admission
 
     told = None if fingerprint is None else normal_fingerprint(fingerprint)
@@ -68,6 +69,7 @@ def admit(
     answer = out or Path(f"{name}.signed.zip")
     admission.admit(asking, answer, days=days, fingerprint=told)
     say(f"{name} is admitted for {days} days; send {answer} back to it")
+    note(f"tell it the versions here: heterofedsyn {__version__}, NVFlare {nvflare_version()}")
     if asking.before is not None and asking.before.removed:
         place = kit or _server_kit(asking.root)
         if place is None:
