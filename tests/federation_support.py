@@ -17,10 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from heterofedsyn import __version__
-from heterofedsyn.federation import Party, admit, join, new_federation, read_asking, unpack_kit
+from heterofedsyn.federation.admission import admit, read_asking
 from heterofedsyn.federation.doctor import examine
 from heterofedsyn.federation.finding import Finding
-from heterofedsyn.federation.founding import Founded
+from heterofedsyn.federation.founding import Founded, new_federation
+from heterofedsyn.federation.joining import join, unpack_kit
+from heterofedsyn.federation.party import Party
 from heterofedsyn.federation.services import services
 from heterofedsyn.site.create import create_site
 from heterofedsyn.site.settings import SiteSettings

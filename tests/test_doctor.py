@@ -17,8 +17,7 @@ from federation_support import AS_ROOT, Machine, admitted, changed, made, opened
 from heterofedsyn.cli.app import run
 from heterofedsyn.engines.nvflare.hardening import AUTHORIZATION_FILE, RESOURCES_FILE
 from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE, make_root
-from heterofedsyn.federation import unpack_kit
-from heterofedsyn.federation.joining import BEFORE
+from heterofedsyn.federation.joining import BEFORE, unpack_kit
 from heterofedsyn.federation.kit_checks import KEY
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(120)]
@@ -248,7 +247,7 @@ PLANTED = (
             site.party.programs / "heterofedsyn",
             lambda text: "#!/bin/sh\necho heterofedsyn 0.0.1\n",
         ),
-        "versions",
+        "versions unchanged",
     ),
     planted(
         "programs that users cannot run",

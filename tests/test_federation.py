@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import shutil
+import ssl
 import stat
 import subprocess
 import zipfile
@@ -19,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federation_support import Machine, admitted
+from heterofedsyn import __version__
 from heterofedsyn._words import aloud
 from heterofedsyn.cli.app import run
 from heterofedsyn.engines.nvflare import provisioning
@@ -32,15 +34,20 @@ from heterofedsyn.engines.nvflare.hardening import (
 )
 from heterofedsyn.engines.nvflare.provisioning import normal_fingerprint, read_request
 from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
-from heterofedsyn.federation import Party, admission, join, new_federation, read_asking, unpack_kit
-from heterofedsyn.federation.party import check_host, check_prefix
-from heterofedsyn.federation.services import services, users_script
+from heterofedsyn.federation import admission, kit_checks
+from heterofedsyn.federation.admission import read_asking
+from heterofedsyn.federation.founding import new_federation
+from heterofedsyn.federation.joining import join, unpack_kit
+from heterofedsyn.federation.party import Party, check_host, check_prefix
+from heterofedsyn.federation.services import services, start_script, users_script
 from heterofedsyn.protocol import Study
 from heterofedsyn.simulate.hospitals import hospital_schema
 from heterofedsyn.site.settings import SiteSettings
 from nvflare_support import GUIDE
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(120)]
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="other users need root: run as root")
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +199,20 @@ def test_second_request_in_one_folder_is_refused(waiting: Path, federated_site: 
     assert "changes no name" in said
 
 
+def test_renewal_is_asked_for_without_naming_what_the_kit_knows(
+    federated_site: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = federated_site.party.folder
+    assert run(["site", "join", "--name", "elmwood", "--folder", str(folder)]) == 2
+    assert "both names, --federation and --name" in capsys.readouterr().err
+    assert run(shlex.split(f"{kit_checks.RENEW} --folder '{folder}'")[1:]) == 0
+    request = folder / "elmwood.request.zip"
+    asks = read_request(request.read_bytes())
+    request.unlink()
+    shutil.rmtree(folder / "renewal")
+    assert (asks.project, asks.name) == ("hospitals", "elmwood")
+
+
 @pytest.mark.parametrize("name", ["sum", "server", "st.anna", "../x", "two words", "", "a" * 65])
 def test_site_is_called_as_studies_and_certificates_allow(name: str, tmp_path: Path) -> None:
     refused(lambda: join("hospitals", name, tmp_path), tmp_path)
@@ -220,13 +241,20 @@ def test_request_is_shown_as_it_is_signed(
 
 
 def test_site_that_is_in_is_admitted_again_only_as_a_renewal(
-    federated_site: Machine, waiting: Path, answer: Path
+    federated_site: Machine,
+    waiting: Path,
+    answer: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     root = federated_site.founded.root
     request = waiting / "lakeside.request.zip"
     assert answer.exists()
     assert "add --renew" in refused(lambda: read_asking(request, root), root)
     assert read_asking(request, root, renew=True).before is not None
+    places = ["--root", str(root), "--out", str(tmp_path / "signed.zip")]
+    assert run(["federation", "admit", str(request), *places, "--renew", "--yes"]) == 0
+    assert f"heterofedsyn {__version__}, NVFlare 2." in capsys.readouterr().err
 
 
 def forged(waiting: Path, place: Path, **other: str) -> Path:
@@ -364,11 +392,28 @@ def test_hardening_again_takes_every_change_back(federated_site: Machine) -> Non
     assert (party.kit / RESOURCES_FILE).stat().st_uid == party.kit.stat().st_uid
 
 
+def test_hub_is_hardened_again_by_its_own_command(
+    federated_site: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    founded = federated_site.founded
+    resources = founded.hub_folder / "kit" / RESOURCES_FILE
+    resources.write_text("{}")
+    unit = founded.hub_folder / services(founded.hub)[0].file
+    unit.write_text("")
+    folder = ["--folder", str(founded.hub_folder)]
+    assert run(["site", "kit", "--harden", *folder]) == 2
+    assert "there is no site's kit in" in capsys.readouterr().err
+    assert run(["federation", "harden", *folder]) == 0
+    assert json.loads(resources.read_text()) == hub_resources(founded.hub.state)
+    assert unit.read_text() == services(founded.hub)[0].unit()
+    assert run(["federation", "harden", "--folder", str(federated_site.party.folder)]) == 2
+    assert "there is no hub's kit in" in capsys.readouterr().err
+
+
+@as_root
 def test_hardening_as_root_follows_no_link_that_an_engine_planted(
     federated_site: Machine,
 ) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root has rights that a link could lead astray")
     party = federated_site.party
     precious = federated_site.root / "precious"
     precious.mkdir()
@@ -391,6 +436,7 @@ def test_party_is_read_as_it_was_written(federated_site: Machine, tmp_path: Path
         assert Party.load(tmp_path) == party
 
 
+@as_root
 def test_site_of_a_kit_is_set_up_without_naming_what_its_units_say(
     federated_site: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -404,14 +450,12 @@ def test_site_of_a_kit_is_set_up_without_naming_what_its_units_say(
     command = ["site", "init", "--schema", str(settings.schema), "--data", settings.source]
     command += ["--epsilon", "3", "--study-epsilon", "1", "--delta", "1e-9"]
     try:
-        code = run(command)
-        if os.geteuid() == 0:
-            assert code == 0
-            made = SiteSettings.load(party.site)
-            assert (made.name, made.socket, made.engine) == ("elmwood", party.socket, party.engine)
-            assert made.anchor == settings.anchor
-            shutil.rmtree(party.site)
-            made.anchor.unlink()
+        assert run(command) == 0
+        made = SiteSettings.load(party.site)
+        assert (made.name, made.socket, made.engine) == ("elmwood", party.socket, party.engine)
+        assert made.anchor == settings.anchor
+        shutil.rmtree(party.site)
+        made.anchor.unlink()
     finally:
         aside.rename(party.site)
         anchor.rename(settings.anchor)
@@ -420,17 +464,23 @@ def test_site_of_a_kit_is_set_up_without_naming_what_its_units_say(
 # UNITS
 
 
-def test_units_are_such_as_systemd_takes(federated_site: Machine) -> None:
-    program = shutil.which("systemd-analyze")
+def test_units_name_their_user_and_take_no_new_rights(federated_site: Machine) -> None:
     for party in (federated_site.party, federated_site.founded.hub):
         for service in services(party):
-            text = service.unit()
-            assert f"User={service.user}\n" in text
-            assert "NoNewPrivileges=yes" in text
-            if program is not None:
-                path = federated_site.root / service.file
-                path.write_text(text)
-                subprocess.run([program, "verify", str(path)], check=True, capture_output=True)
+            assert f"User={service.user}\n" in service.unit()
+            assert "NoNewPrivileges=yes" in service.unit()
+
+
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze checks units: install systemd"
+)
+def test_units_are_such_as_systemd_takes(federated_site: Machine) -> None:
+    paths = []
+    for party in (federated_site.party, federated_site.founded.hub):
+        for service in services(party):
+            paths.append(federated_site.root / service.file)
+            paths[-1].write_text(service.unit())
+    subprocess.run(["systemd-analyze", "verify", *paths], check=True, capture_output=True)
 
 
 def test_agent_has_no_network_and_engine_sees_no_rows(federated_site: Machine) -> None:
@@ -445,7 +495,49 @@ def test_agent_has_no_network_and_engine_sees_no_rows(federated_site: Machine) -
 
 def test_scripts_are_such_as_a_shell_takes(federated_site: Machine) -> None:
     for party in (federated_site.party, federated_site.founded.hub):
-        subprocess.run(["sh", "-n"], input=users_script(party).encode(), check=True)
+        for script in (users_script(party), start_script(party)):
+            subprocess.run(["sh", "-n"], input=script.encode(), check=True)
+
+
+# RENEWING
+
+
+@pytest.mark.parametrize(("part", "called"), [("hub", "server"), ("coordinator", "client")])
+def test_own_certificate_of_the_hub_is_renewed_in_its_place(
+    part: str, called: str, federated_site: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    founded = federated_site.founded
+    kit = founded.folder / part / "kit"
+
+    def files() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in kit.rglob("*") if path.is_file()}
+
+    before = files()
+    assert run(["federation", "renew", str(kit), "--root", str(founded.root)]) == 0
+    assert ("every site" in capsys.readouterr().err) is (part == "hub")
+    after = files()
+    assert before.keys() == after.keys()
+    changed = {path.name for path in after if before[path] != after[path]}
+    assert {f"{called}.crt", f"{called}.key"} <= changed
+    assert all(name.startswith(f"{called}.") for name in changed)
+    startup = kit / "startup"
+    context = ssl.create_default_context(cafile=str(startup / "rootCA.pem"))
+    context.load_cert_chain(startup / f"{called}.crt", startup / f"{called}.key")
+    assert all(not stat.S_IMODE(path.stat().st_mode) & 0o077 for path in after)
+
+
+def test_renewal_of_what_is_not_the_hubs_own_is_refused(
+    federated_site: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    founded = federated_site.founded
+    own, root = founded.hub_folder / "kit", ["--root", str(founded.root)]
+    assert run(["federation", "renew", str(federated_site.party.kit), *root]) == 2
+    assert "`site join --renew`" in capsys.readouterr().err
+    assert run(["federation", "renew", str(own), "--root", str(tmp_path)]) == 2
+    assert "missing or damaged" in capsys.readouterr().err
+    provisioning.make_root("hospitals", "localhost", 8002, tmp_path / "root")
+    assert run(["federation", "renew", str(own), "--root", str(tmp_path / "root")]) == 2
+    assert "another root" in capsys.readouterr().err
 
 
 # REMOVING

@@ -30,6 +30,7 @@ from heterofedsyn.engines.nvflare.study_run import (
     StudyStatus,
     run_study,
     stopped,
+    study_status,
 )
 from heterofedsyn.errors import EngineError, HeterofedsynError, UsageError
 from heterofedsyn.hub import Absence
@@ -71,6 +72,33 @@ def test_a_clock_that_is_wrong_hides_no_site_for_longer_than_it_takes_to_be_hear
     assert [seen.last_seen for seen in gone.missing] == [50.0, None]
 
 
+@pytest.mark.parametrize("ahead", [-3_600.0, -90.0, 0.0, 90.0, 3_600.0])
+def test_a_status_is_the_same_however_wrong_the_clock_here_is(ahead: float) -> None:
+    server = time.time() + ahead
+
+    class There(Session):
+        def get_connected_client_list(self) -> list[object]:
+            return [client("one", server), client("two", server - 60)]
+
+        def list_jobs(self, **_: object) -> list[object]:
+            return []
+
+    sites = study_status(Hub(There()), STUDY).sites
+    assert [(seen.connected, seen.last_seen) for seen in sites[:3]] == [
+        (True, 10.0),
+        (False, 60.0),
+        (False, None),
+    ]
+
+
+@given(st.floats(0, 1e4), st.floats(0, 1e4))
+def test_a_site_that_was_heard_later_than_now_tells_that_the_clock_here_is_late(
+    when: float, now: float
+) -> None:
+    found = Sightings(SITES).look({"one": now + when, "two": now + when - 60}, now)
+    assert found.connected == ("one",)
+
+
 def test_a_name_that_nobody_has_is_compared_with_sites_the_study_does_not_name() -> None:
     found = Sightings(("elmwood", "lakside")).look({"elmwood": 9.0, "lakeside": 9.0}, 10.0)
     assert found.others == ("lakeside",)
@@ -88,10 +116,11 @@ class Session:
         self.names = names
 
     def get_connected_client_list(self) -> list[object]:
-        return [
-            type("Client", (), {"name": name, "last_connect_time": time.time()})
-            for name in self.names
-        ]
+        return [client(name, time.time()) for name in self.names]
+
+
+def client(name: str, heard: float) -> object:
+    return type("Client", (), {"name": name, "last_connect_time": heard})
 
 
 def gathered(session: Session, wait: float, quorum: int = 3) -> list[Course]:
@@ -147,11 +176,10 @@ def test_a_server_that_is_away_is_said_to_be(
         held.bind(("127.0.0.1", 0))  # and nobody listens
         kit = kit_of(tmp_path / "kit", held.getsockname()[1])
         STUDY.save(tmp_path / "study.toml")
-        begun = time.monotonic()
         places = ["--kit", str(kit), "--out", str(tmp_path / "release")]
         code = run(["study", "run", str(tmp_path / "study.toml"), *places, "--wait", "0"])
     said = capsys.readouterr().err
-    assert (code, time.monotonic() - begun < 10) == (1, True)
+    assert code == 1
     assert "reaching the server localhost:" in said
     assert "cannot be reached (Connection refused); ask at the hub whether it runs" in said
     assert not (tmp_path / "release").exists()

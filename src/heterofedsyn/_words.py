@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
@@ -89,6 +90,15 @@ def aloud(fingerprint: str) -> str:
     '01234567 89abcdef'
     """
     return " ".join(fingerprint[i : i + 8] for i in range(0, len(fingerprint), 8))
+
+
+def digits_of(told: str) -> str:
+    """The digits of a fingerprint, or of some groups of it, however it was written down.
+
+    >>> digits_of("SHA256:01:23:AB"), digits_of(" 0123 AB ")
+    ('0123ab', '0123ab')
+    """
+    return re.sub(r"^sha256[: ]|[:\s]", "", told.strip().lower())
 
 
 def short(fingerprint: str) -> str:

@@ -106,6 +106,18 @@ def plain(text: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that another is a slip of, if there is one.
+
+    >>> closest("agee", ["age", "ward"])
+    'age'
+    """
+    short = [name for name in known if len(name) <= _MOST_COMPARED]
+    folded = {name.casefold(): name for name in reversed(short[:1_000])}
+    close = difflib.get_close_matches(word[:_MOST_COMPARED].casefold(), folded, n=1)
+    return folded[close[0]] if close else None
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint naming the closest known word, or all of them when none is close.
 
@@ -113,11 +125,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     "did you mean 'age'?"
     """
     names = [str(name) for name in known]
-    short = [name for name in names if len(name) <= _MOST_COMPARED]
-    folded = {name.casefold(): name for name in reversed(short[:1_000])}
-    close = difflib.get_close_matches(word[:_MOST_COMPARED].casefold(), folded, n=1)
-    if close:
-        return f"did you mean {folded[close[0]]!r}?"
+    close = closest(word, names)
+    if close is not None:
+        return f"did you mean {close!r}?"
     shown = ", ".join(repr(name[:_MOST_COMPARED]) for name in names[:12]) + (
         ", ..." if len(names) > 12 else ""
     )

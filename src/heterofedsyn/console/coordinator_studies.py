@@ -8,13 +8,14 @@ from typing import Any, TypeVar
 
 from starlette.responses import Response
 
+from heterofedsyn._defaults import MOST_ROWS, PATIENCE
 from heterofedsyn._words import STUDY_TEXTS, aloud, sentence
 from heterofedsyn.console.coordinator_desk import CoordinatorDesk
 from heterofedsyn.console.coordinator_plan import TRUSTS, methods
 from heterofedsyn.console.pages import NEW_LINE, Do, Form, Show, Visit, download
 from heterofedsyn.console.study_words import words_of
 from heterofedsyn.errors import HeterofedsynError, UsageError
-from heterofedsyn.hub.planning.new_study import USUAL_PATIENCE, new_study, read_roster
+from heterofedsyn.hub.planning.new_study import new_study, read_roster
 from heterofedsyn.hub.planning.preview import (
     COLUMN_HEAD,
     ROUND_HEAD,
@@ -29,7 +30,7 @@ from heterofedsyn.privacy.trust import Local
 from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.plan import protected
 from heterofedsyn.protocol.promised import promise
-from heterofedsyn.protocol.study import USUAL_MOST_ROWS, Study
+from heterofedsyn.protocol.study import Study
 from heterofedsyn.report.blocks import Section, Table, Text
 from heterofedsyn.schema import Schema
 
@@ -38,8 +39,8 @@ Kind = TypeVar("Kind", int, float)
 
 TEXTS = About.__struct_fields__
 MORE = {
-    "patience": f"{USUAL_PATIENCE:g}",
-    "most_rows": f"{USUAL_MOST_ROWS}",
+    "patience": f"{PATIENCE:g}",
+    "most_rows": f"{MOST_ROWS}",
     "conversion": Conversion.TIGHT.value,
 }
 """What is seldom changed."""

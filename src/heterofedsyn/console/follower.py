@@ -12,6 +12,7 @@ from threading import Event, Lock, Thread
 import msgspec
 
 from heterofedsyn.engines.nvflare.job import connect
+from heterofedsyn.engines.nvflare.presence import Sightings
 from heterofedsyn.engines.nvflare.study_run import StudyStatus, study_status
 from heterofedsyn.errors import HeterofedsynError
 from heterofedsyn.protocol.study import Study
@@ -130,7 +131,10 @@ def of_kit(kit: Path) -> Session:
 
     @contextmanager
     def session() -> Iterator[Ask]:
+        seen: dict[str, Sightings] = {}
         with connect(kit) as hub:
-            yield lambda study: study_status(hub, study)
+            yield lambda study: study_status(
+                hub, study, seen.setdefault(study.fingerprint, Sightings(study.plan.sites))
+            )
 
     return session

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from heterofedsyn._words import aloud, sentence, size
+from heterofedsyn._words import aloud, digits_of, sentence, size
 from heterofedsyn.console.inbox import Waiting, key_of
 from heterofedsyn.console.pages import Do, Form, Show, Visit, download
 from heterofedsyn.console.steward_prospect import sections_of
@@ -249,7 +249,7 @@ def _approve(visit: Visit, form: Form, site: OwnSite) -> Response:
     if not isinstance(asked, tuple):
         raise UsageError("the page was too old; it now asks for other groups of the fingerprint")
     parts = aloud(fingerprint).split()
-    if any("".join(told[number].split()).lower() != parts[number] for number in asked):
+    if any(digits_of(told[number]) != parts[number] for number in asked):
         visit.session.kept.pop(_kept(fingerprint), None)
         raise PrivacyRefusal(
             "that is not this study's fingerprint: ask the coordinator by telephone to read it "

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from heterofedsyn._defaults import CERTIFICATE_DAYS
 from heterofedsyn._files import check_place, file_written_whole, read_whole, reason
 from heterofedsyn._words import aloud
 from heterofedsyn.engines.nvflare.provisioning import (
@@ -26,9 +27,6 @@ from heterofedsyn.federation.party import as_owner, check_carried_name
 ROOT = "root"
 ROOT_KEY = "rootCA.key"
 ADMITTED = "admitted"
-DAYS = 1_095
-"""Of a participant's certificate; three years."""
-
 DISABLED = "disabled_clients.json"
 """In the server's kit: names that it does not let in, read when it starts."""
 
@@ -101,7 +99,7 @@ def read_asking(
     if kind == SITE:
         check_carried_name(request.name)
     place = root or _find_root(request.project)
-    federation = _federation_of(place)
+    federation = federation_of(place)
     if federation != request.project:
         raise UsageError(
             f"{path.name} asks {request.project!r}, but {place} is the root of {federation!r}; "
@@ -118,7 +116,9 @@ def read_asking(
     return Asking(request, data, place, before)
 
 
-def admit(asking: Asking, out: Path, *, days: int = DAYS, fingerprint: str | None = None) -> None:
+def admit(
+    asking: Asking, out: Path, *, days: int = CERTIFICATE_DAYS, fingerprint: str | None = None
+) -> None:
     """Sign a request and write the answer to a new file.
 
     Args:
@@ -236,7 +236,7 @@ def _is_root(place: Path) -> bool:
     return (place / "rootCA.pem").is_file()
 
 
-def _federation_of(root: Path) -> str:
+def federation_of(root: Path) -> str:
     """The federation whose root a folder holds."""
     try:
         found: Any = json.loads(read_whole(root / "ca.json", _MOST_BYTES))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from heterofedsyn._defaults import UNITS
 from heterofedsyn.errors import UsageError
 from heterofedsyn.federation.finding import Finding
 from heterofedsyn.federation.hub_checks import check_hub
 from heterofedsyn.federation.kit_checks import check_kit
 from heterofedsyn.federation.machine_checks import User, check_site, check_units, check_users
 from heterofedsyn.federation.party import PARTY, Party
-from heterofedsyn.federation.services import UNITS
 
 
-def examine(folder: Path, units: Path = UNITS) -> Iterator[Finding]:
+def examine(folder: Path, units: Path = Path(UNITS)) -> Iterator[Finding]:
     """Check a site, rule by rule; nothing is changed.
 
     Args:

@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heterofedsyn import __version__
+from heterofedsyn._defaults import PORT, PREFIX
 from heterofedsyn._files import check_place, written_whole
 from heterofedsyn.engines.nvflare.hardening import harden_hub, make_private
 from heterofedsyn.engines.nvflare.provisioning import (
     SERVER,
     USER,
+    certificate_fingerprint,
     make_request,
     make_root,
     nvflare_version,
 )
 from heterofedsyn.errors import UsageError
-from heterofedsyn.federation.admission import ROOT, admit, read_asking
+from heterofedsyn.federation.admission import ROOT, admit, federation_of, read_asking
 from heterofedsyn.federation.joining import REQUEST, place_kit
 from heterofedsyn.federation.party import (
     KIT,
-    PORT,
-    PREFIX,
     Party,
     check_federation_name,
     check_host,
@@ -110,15 +110,7 @@ def new_federation(
             version=__version__,
             nvflare=nvflare_version(),
         )
-        server = {"name": host, "type": SERVER, "org": _ORGANISATION}
-        person = {"name": who, "type": "admin", "org": _ORGANISATION, "role": "lead"}
-        parts = (
-            (HUB, server, SERVER, lambda kit: harden_hub(kit, hub.state)),
-            (COORDINATOR, person, USER, make_private),
-        )
-        with ThreadPoolExecutor(2) as pool:
-            for work in [pool.submit(_own_kit, partial, hub, *part) for part in parts]:
-                work.result()
+        _own_kits(partial, hub, who)
         write_services(hub, partial / HUB)
         hub.save(partial / HUB)
     return Founded(place, hub, who)
@@ -135,19 +127,46 @@ def default_coordinator(host: str) -> str:
     return f"coordinator@{whole}"
 
 
-def _own_kit(
+def _own_kits(folder: Path, hub: Party, coordinator: str) -> None:
+    """The server's kit and the coordinator's, both at once."""
+    root = folder / ROOT
+    places = [folder / HUB, folder / COORDINATOR]
+    for place in places:
+        place.mkdir(mode=0o755)
+
+    def harden(kit: Path) -> None:
+        harden_hub(kit, hub.state)
+
+    with ThreadPoolExecutor(2) as pool:
+        server = pool.submit(own_kit, places[0], root, hub.name, SERVER, harden)
+        person = pool.submit(own_kit, places[1], root, coordinator, USER, make_private)
+        server.result()
+        person.result()
+
+
+def own_kit(
     folder: Path,
-    hub: Party,
-    part: str,
-    participant: dict[str, str],
+    root: Path,
+    name: str,
     kind: str,
     harden: Callable[[Path], None],
+    *,
+    renew: bool = False,
 ) -> None:
-    """The kit of a participant whose key is made beside the root's."""
-    (folder / part).mkdir(mode=0o755)
-    request, signed = folder / part / REQUEST, folder / part / "signed.zip"
-    made = make_request(hub.federation, participant, request)
-    admit(read_asking(made, folder / ROOT, kind=kind), signed)
-    place_kit(signed.read_bytes(), request, hub.fingerprint, folder / part / KIT, harden)
+    """Make the kit of the server or of a coordinator, whose key is made beside the root's.
+
+    Args:
+        folder: in which the kit will be.
+        root: the folder of the root key.
+        renew: whether somebody of that name is in already.
+    """
+    participant = {"name": name, "type": SERVER, "org": _ORGANISATION}
+    if kind == USER:
+        participant |= {"type": "admin", "role": "lead"}
+    request, signed = folder / REQUEST, folder / "signed.zip"
+    made = make_request(federation_of(root), participant, request)
+    admit(read_asking(made, root, renew=renew, kind=kind), signed)
+    fingerprint = certificate_fingerprint(root / "rootCA.pem")
+    place_kit(signed.read_bytes(), request, fingerprint, folder / KIT, harden)
     signed.unlink()
     shutil.rmtree(request)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE
 from heterofedsyn.federation.finding import Finding, judged, ok, unknown, wrong
-from heterofedsyn.federation.kit_checks import AS_ROOT, CERTIFICATE, KEY
+from heterofedsyn.federation.kit_checks import AS_ROOT, CERTIFICATE, KEY, RENEW
 from heterofedsyn.federation.party import Party
 
 MOST_APART = 60.0
@@ -31,7 +31,7 @@ def check_hub(party: Party) -> Iterator[Finding]:
         yield unknown("hub reachable", "the kit's key cannot be read from here", AS_ROOT)
         return
     except OSError:
-        yield wrong("hub reachable", "the kit's certificates are damaged", "renew the kit")
+        yield wrong("hub reachable", "the kit's certificates are damaged", RENEW)
         return
     began = time.time()
     try:

@@ -8,14 +8,15 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from heterofedsyn import __version__
+from heterofedsyn._defaults import PREFIX
 from heterofedsyn._files import check_place, file_written_whole, written_whole
 from heterofedsyn._words import aloud
-from heterofedsyn.engines.nvflare.hardening import harden_site, settings_of_kit
+from heterofedsyn.engines.nvflare.hardening import harden_hub, harden_site, settings_of_kit
 from heterofedsyn.engines.nvflare.provisioning import (
     SITE,
     Signed,
@@ -32,7 +33,6 @@ from heterofedsyn.errors import PrivacyRefusal, UsageError
 from heterofedsyn.federation.party import (
     KIT,
     PARTY,
-    PREFIX,
     Party,
     as_owner,
     check_carried_name,
@@ -151,17 +151,20 @@ def unpack_kit(
     return party
 
 
-def harden_again(folder: Path) -> Party:
-    """Write a site's settings, units and scripts anew, for the version that is installed now.
+def harden_again(folder: Path, kind: Literal["hub", "site"] = "site") -> Party:
+    """Write a kit's settings, units and scripts anew, for the version that is installed now.
 
     Raises:
-        UsageError: if there is no kit.
+        UsageError: if there is no kit of that kind.
     """
     party = Party.load(folder)
-    if party.kind != "site" or not (folder / KIT / "startup").is_dir():
-        raise UsageError(f"there is no site's kit in {folder}; name its folder with --folder")
+    if party.kind != kind or not (folder / KIT / "startup").is_dir():
+        raise UsageError(f"there is no {kind}'s kit in {folder}; name its folder with --folder")
     with as_owner(folder / KIT):
-        harden_site(folder / KIT)
+        if kind == "hub":
+            harden_hub(folder / KIT, party.state)
+        else:
+            harden_site(folder / KIT)
     party = msgspec.structs.replace(party, version=__version__, nvflare=nvflare_version())
     write_services(party, folder)
     party.save(folder)

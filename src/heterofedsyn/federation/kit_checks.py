@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import os
-import ssl
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +21,7 @@ from heterofedsyn.engines.nvflare.hardening import (
     differences,
     settings_of_kit,
 )
-from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE
+from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE, certificate_fingerprint
 from heterofedsyn.federation.finding import Finding, judged, ok, unknown, wrong
 from heterofedsyn.federation.joining import BEFORE, REQUEST
 from heterofedsyn.federation.party import Party
@@ -33,6 +31,7 @@ SOON = 30
 
 AS_ROOT = "run this as root, or as the user that owns it"
 HARDEN = "heterofedsyn site kit --harden"
+RENEW = "heterofedsyn site join --renew"
 CERTIFICATE, KEY = Path("startup", "client.crt"), Path("startup", "client.key")
 _STREAMING = "allow_log_streaming"
 
@@ -56,7 +55,7 @@ def check_kit(party: Party, engine: int | None) -> Iterator[Finding]:
     yield _own_code(kit)
     yield _connection(party)
     yield _root(party)
-    yield _expiry("certificate", kit / CERTIFICATE, "heterofedsyn site join --renew")
+    yield _expiry("certificate", kit / CERTIFICATE, RENEW)
     yield _expiry("root's end", kit / ROOT_CERTIFICATE, "the hub makes a new root for everybody")
     left = [party.folder / name for name in (REQUEST, BEFORE)]
     yield judged(
@@ -79,7 +78,7 @@ def _private(party: Party, engine: int | None) -> Finding:
     try:
         if stat.S_IMODE(key.stat().st_mode) & 0o077:
             faults.append(f"others may read {key}")
-            remedy = f"chmod 600 {key}, and renew the certificate if somebody may have read it"
+            remedy = f"chmod 600 {key}, and `{RENEW}` if somebody may have read it"
     except PermissionError:
         pass  # whoever may not enter the kit cannot read its key either
     except OSError:
@@ -142,22 +141,21 @@ def _connection(party: Party) -> Finding:
         target = found["servers"][0]["service"]["target"]
         secured = found["client"]["connection_security"]
     except (OSError, ValueError, KeyError, IndexError, TypeError, RecursionError):
-        return wrong("connection", f"{path} is missing or damaged", "renew the kit")
+        return wrong("connection", f"{path} is missing or damaged", RENEW)
     faults = []
     if target != f"{party.host}:{party.port}":
         faults.append(f"{path.name} leads to {target}, not to {party.host}:{party.port}")
     if secured != "mtls":
         faults.append(f"{path.name} says connection_security {secured}, not mtls")
-    return judged("connection", faults, "renew the kit", f"to {target}, certificates on both sides")
+    return judged("connection", faults, RENEW, f"to {target}, certificates on both sides")
 
 
 def _root(party: Party) -> Finding:
     path = party.kit / ROOT_CERTIFICATE
     try:
-        text = read_whole(path, MOST_SETTINGS_BYTES).decode("ascii")
-        found = hashlib.sha256(ssl.PEM_cert_to_DER_cert(text)).hexdigest()
+        found = certificate_fingerprint(path)
     except (OSError, ValueError):
-        return wrong("root certificate", f"{path} is missing or damaged", "renew the kit")
+        return wrong("root certificate", f"{path} is missing or damaged", RENEW)
     return judged(
         "root certificate",
         [f"it is {aloud(found)}, not the one that was told"] if found != party.fingerprint else [],

@@ -23,6 +23,9 @@ from heterofedsyn.site.server import FOLDER_MODE, SOCKET_MODE
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
 from heterofedsyn.sources import file_of
 
+VERSIONS = "versions unchanged"
+"""Since the kit was made; the hub's own are not told to sites."""
+
 MOST_FILES = 2_000
 """Of a folder, that are looked at one by one."""
 
@@ -96,7 +99,9 @@ def check_site(party: Party) -> Iterator[Finding]:
         if os.path.lexists(party.site) and not os.access(party.site, os.X_OK):
             yield unknown("site", f"{party.site} cannot be read from here", AS_ROOT)
         else:
-            yield wrong("site", str(error), "see the line before")
+            there = (party.site / SETTINGS).exists()
+            remedy = f"change {SETTINGS} in it" if there else "heterofedsyn site init"
+            yield wrong("site", str(error), remedy)
         return
     yield _owned(party, settings, agent)
     yield _agreed(party, settings)
@@ -295,13 +300,13 @@ def _versions(party: Party) -> Finding:
     if party.programs != own_programs():
         installed = _version_of(party.programs / "heterofedsyn", User.find(party.agent))
     if not installed:
-        return unknown("versions", "the installed program does not run", "see the line on programs")
+        return unknown(VERSIONS, "the installed program does not run", "see the line on programs")
     if installed != party.version:
         faults.append(f"heterofedsyn is {installed}, and was {party.version}")
     if (now := nvflare_version()) != party.nvflare:
         faults.append(f"NVFlare is {now}, and was {party.nvflare}")
     return judged(
-        "versions",
+        VERSIONS,
         faults,
         "install what the hub has; if that is the new one: heterofedsyn site kit --harden",
         f"heterofedsyn {party.version}, NVFlare {party.nvflare}, as when the kit was made",

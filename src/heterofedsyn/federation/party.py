@@ -19,8 +19,6 @@ from heterofedsyn.protocol.plan import check_site_name
 
 PARTY = "federation.toml"
 MOST_PARTY_BYTES = 2**16
-PREFIX = "heterofedsyn"
-PORT = 8002
 KIT, SITE_FOLDER, ROWS, STATE = "kit", "site", "rows", "state"
 
 _PREFIX = re.compile(r"[a-z][a-z0-9-]{0,23}")

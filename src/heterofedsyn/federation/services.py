@@ -6,10 +6,10 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from heterofedsyn._defaults import UNITS
 from heterofedsyn._files import file_written_whole
 from heterofedsyn.federation.party import Party
 
-UNITS = Path("/etc/systemd/system")
 USERS_SCRIPT, START_SCRIPT = "users.sh", "start.sh"
 
 _CONFINED = ("NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "PrivateTmp=yes")

@@ -34,14 +34,14 @@ class Processes:
 
     Attributes:
         scratch: a folder with a short path, for sockets, and for what nobody keeps.
-        whole: whether the folder stays when all is over.
+        stays: whether the folder stays, whatever happens from now on.
     """
 
     folder: Path
     scratch: Path
     mark: str
+    stays: bool = False
     _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    whole: bool = False
 
     @property
     def number(self) -> int:
@@ -112,10 +112,6 @@ class Processes:
         """Whether a process has said something in its log."""
         return words in self.log(name).read_text("utf-8", "replace")
 
-    def keep_folder(self) -> None:
-        """From now on the folder stays, whatever happens."""
-        self.whole = True
-
     def end(self) -> None:
         """End all that runs now; what others start afterwards is ended later."""
         end_all(self.mark, grace=0.2)
@@ -132,8 +128,8 @@ class Processes:
 def processes(folder: Path) -> Iterator[Processes]:
     """A folder for a trial, and what runs in it; nothing runs and nothing lies elsewhere after it.
 
-    An earlier trial's folder is replaced. Interrupted before `keep_folder`, the folder is removed;
-    after an error it stays, for its logs.
+    An earlier trial's folder is replaced. Interrupted, the folder is removed unless it
+    `stays`; so it does after an error, for its logs.
 
     Raises:
         UsageError: if the folder is anything else, or a trial runs there.
@@ -153,12 +149,12 @@ def processes(folder: Path) -> Iterator[Processes]:
         with _environment(mark, made.scratch):
             yield made
     except Exception:
-        made.keep_folder()
+        made.stays = True
         raise
     finally:
         with _undisturbed():
             if watch is None or _ended_badly(watch, made):
-                clear(mark, place, made.scratch, keep=made.whole)
+                clear(mark, place, made.scratch, keep=made.stays)
             made.forget()
 
 
@@ -212,7 +208,7 @@ def _watch(made: Processes, lock: int) -> subprocess.Popen[bytes]:
 
 def _ended_badly(watch: subprocess.Popen[bytes], made: Processes) -> bool:
     """Tell it that all is over, and wait; whether it did not do its work."""
-    watch.communicate(KEEP if made.whole else b"")
+    watch.communicate(KEEP if made.stays else b"")
     return watch.returncode != 0
 
 

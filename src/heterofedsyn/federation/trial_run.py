@@ -25,11 +25,10 @@ from heterofedsyn.privacy.trust import Local, SecureAggregation
 from heterofedsyn.protocol import Study
 from heterofedsyn.protocol.about import About
 from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
-from heterofedsyn.site.consent import approve, recorded
+from heterofedsyn.site.consent import approve
 from heterofedsyn.site.create import create_site
-from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.peers import Peers
-from heterofedsyn.site.receipt import SignedReceipt, issue
+from heterofedsyn.site.receipt import SignedReceipt, make_receipt
 from heterofedsyn.site.settings import SiteSettings, propose
 
 Outcome = TypeVar("Outcome")
@@ -177,10 +176,8 @@ def sign_receipts(trial: Trial, study: Study) -> list[SignedReceipt]:
     trial.receipt("").parent.mkdir()
     signed = []
     for site, member in trial.members.items():
-        settings = member.settings
-        known, consent = recorded(settings, study.fingerprint)
-        account = Books.read(settings.folder, settings.anchor)
-        issue(settings, known, consent, account, now=datetime.now(UTC)).save(trial.receipt(site))
+        made, _ = make_receipt(member.settings, study.fingerprint, now=datetime.now(UTC))
+        made.save(trial.receipt(site))
         signed.append(SignedReceipt.load(trial.receipt(site)))
         signed[-1].check(member.key)
     return signed

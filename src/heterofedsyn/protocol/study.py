@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from heterofedsyn._defaults import MOST_ROWS, PATIENCE
 from heterofedsyn._files import file_written_whole, read_whole
 from heterofedsyn._toml import NotToml, from_toml, to_toml
 from heterofedsyn.errors import HeterofedsynError, UsageError
@@ -18,7 +19,6 @@ from heterofedsyn.schema import Schema, with_atoms
 
 STUDY_VERSION = 1
 MOST_STUDY_BYTES = 2**24
-USUAL_MOST_ROWS = 10_000_000
 _MOST_MOST_ROWS = 10**9
 
 
@@ -35,8 +35,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     plan: Plan
     schema: dict[str, Any]
     quorum: int
-    patience: float = 60.0
-    most_rows: int = USUAL_MOST_ROWS
+    patience: float = PATIENCE
+    most_rows: int = MOST_ROWS
     version: int = STUDY_VERSION
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from heterofedsyn._words import digits_of
 from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.site.consent import Consent, approve, approved, close, withdraw
@@ -40,7 +41,7 @@ def compare(told: str, study: Study) -> None:
     Raises:
         PrivacyRefusal: naming both.
     """
-    if "".join(told.split()).lower() != study.fingerprint:
+    if digits_of(told) != study.fingerprint:
         raise PrivacyRefusal(
             f"this is study {study.fingerprint}, not {told!r}; preview it again, and ask the "
             "coordinator for the whole fingerprint"

@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
+from heterofedsyn._defaults import CERTIFICATE_DAYS
 from heterofedsyn.cli._show import note, say
 from heterofedsyn.errors import PrivacyRefusal, UsageError
-
-DEFAULT_DAYS = 1_095
 
 Root = Annotated[
     Path | None,
@@ -44,14 +43,17 @@ def admit(
     renew: Annotated[
         bool, typer.Option("--renew", help="A new certificate for a site that is or was in.")
     ] = False,
-    days: Annotated[int, typer.Option(help="How long the certificate is valid.")] = DEFAULT_DAYS,
+    days: Annotated[
+        int, typer.Option(help="How long the certificate is valid.")
+    ] = CERTIFICATE_DAYS,
     kit: ServerKit = None,
 ) -> None:
     """Show who asks to take part, and sign it.
 
     The answer goes back to the site; it holds no secret. Signing needs the root key.
     """
-    from heterofedsyn.engines.nvflare.provisioning import normal_fingerprint
+    from heterofedsyn import __version__
+    from heterofedsyn.engines.nvflare.provisioning import normal_fingerprint, nvflare_version
     from heterofedsyn.federation import admission
 
     told = None if fingerprint is None else normal_fingerprint(fingerprint)
@@ -67,6 +69,7 @@ def admit(
     answer = out or Path(f"{name}.signed.zip")
     admission.admit(asking, answer, days=days, fingerprint=told)
     say(f"{name} is admitted for {days} days; send {answer} back to it")
+    note(f"tell it the versions here: heterofedsyn {__version__}, NVFlare {nvflare_version()}")
     if asking.before is not None and asking.before.removed:
         place = kit or _server_kit(asking.root)
         if place is None:

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
+from heterofedsyn._defaults import PORT, PREFIX
 from heterofedsyn._words import aloud
 from heterofedsyn.cli._show import note, say
-
-DEFAULT_PORT = 8002
 
 Prefix = Annotated[
     str,
@@ -30,7 +29,7 @@ Programs = Annotated[
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the federation.")],
     hub: Annotated[str, typer.Option(metavar="HOST", help="How sites reach the hub's server.")],
-    port: Annotated[int, typer.Option(help="The one port that the server opens.")] = DEFAULT_PORT,
+    port: Annotated[int, typer.Option(help="The one port that the server opens.")] = PORT,
     folder: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="A new folder; as the federation is called unless given."),
@@ -49,7 +48,7 @@ def new(
             help="Who runs studies, like an e-mail address; coordinator@HOST unless given.",
         ),
     ] = None,
-    prefix: Prefix = "heterofedsyn",
+    prefix: Prefix = PREFIX,
     programs: Programs = None,
 ) -> None:
     """Make a federation: root key, hardened server, coordinator's kit.

@@ -67,7 +67,7 @@ def try_federation(
         note("every hospital signed a receipt of what left it; all signatures and sums hold")
         note("drawing the report")
         write_report(trial.release)
-        running.keep_folder()
+        running.stays = True
         _say(trial, study, receipts, folder)
         carried = sum(
             step.sent * len(step.asked) + sum(step.received.values()) for step in progress.rounds
@@ -99,7 +99,10 @@ def _run(running: Processes, trial: Trial, study: Study) -> tuple[int, Progress]
             shown.show(course)
             most, last = max(most, running.number), course.progress or last
     if last is None:
-        raise EngineError("the study ended without a word; see the logs")
+        raise EngineError(
+            f"the study ended without a word; {running.log('hub')} tells why, and the same command "
+            "tries again"
+        )
     return most, last
 
 
@@ -143,7 +146,7 @@ def _integers(signed: SignedReceipt) -> int:
 
 
 def _consoles(running: Processes, trial: Trial) -> None:
-    """Pages for a steward and for the coordinator; the addresses that open them are in no log."""
+    """Pages for every steward and the coordinator; the addresses that open them are in no log."""
     from functools import partial
     from importlib.util import find_spec
 
@@ -158,14 +161,14 @@ def _consoles(running: Processes, trial: Trial) -> None:
         told.append(line)
         say(f"{who}: {line}")
 
-    site, member = next(iter(trial.members.items()))
-    kit = str(trial.hub.coordinator_kit)
     sides = {
-        f"steward of {site}": ["--folder", str(member.settings.folder)],
-        "coordinator": ["--study-folder", str(trial.folder), "--kit", kit],
+        f"steward of {site}": ["--folder", str(member.settings.folder)]
+        for site, member in trial.members.items()
     }
+    kit = str(trial.hub.coordinator_kit)
+    sides["coordinator"] = ["--study-folder", str(trial.folder), "--kit", kit]
+    program = str(trial.hub.hub.programs / "heterofedsyn")
     for who, options in sides.items():
-        program = str(member.party.programs / "heterofedsyn")
         running.start(
             f"console {who}",
             [program, "console", "--no-browser", *options],

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from heterofedsyn._defaults import UNITS
 from heterofedsyn._words import count
 from heterofedsyn.cli._options import Json
 from heterofedsyn.cli._show import say, say_json
@@ -16,7 +17,7 @@ from heterofedsyn.cli.site.join import HERE, Place
 def doctor(
     folder: Place = HERE,
     units: Annotated[Path, typer.Option(metavar="DIR", help="Where systemd's units are.")] = Path(
-        "/etc/systemd/system"
+        UNITS
     ),
     strict: Annotated[
         bool, typer.Option("--strict", help="What cannot be told counts as wrong.")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from heterofedsyn._defaults import PREFIX
 from heterofedsyn.cli._show import note, say
 from heterofedsyn.cli.federation.new import Prefix, Programs
 from heterofedsyn.cli.site.join import HERE, Place
@@ -31,7 +32,7 @@ def kit(
             "given.",
         ),
     ] = None,
-    prefix: Prefix = "heterofedsyn",
+    prefix: Prefix = PREFIX,
     programs: Programs = None,
     harden: Annotated[
         bool, typer.Option("--harden", help="Write the settings of the kit that is here anew.")

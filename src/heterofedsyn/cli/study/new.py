@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from heterofedsyn._defaults import MOST_ROWS, PATIENCE
 from heterofedsyn.cli._options import (
     AllowLargeDelta,
     Colluding,
@@ -58,11 +59,11 @@ def new(
             help="Seconds a round may take at a site, its ticks and the turns of other studies "
             "included, beyond what its noise needs."
         ),
-    ] = 60.0,
+    ] = PATIENCE,
     most_rows: Annotated[
         int,
         typer.Option(help="Rows that any site has at most; who tells of more is left out."),
-    ] = 10_000_000,
+    ] = MOST_ROWS,
     method: Annotated[
         str, typer.Option(metavar="NAME", help="How to synthesize; see `simulate --help`.")
     ] = "wavetree",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heterofedsyn._defaults import WAIT_MINUTES
 from heterofedsyn._words import size
 from heterofedsyn.cli._options import Json, Overwrite, SafeCsv, StudyFile, seconds_of
 from heterofedsyn.cli._show import Moving, note, say, say_json, show_table
@@ -25,9 +26,6 @@ Kit = Annotated[
 User = Annotated[
     str | None, typer.Option(metavar="NAME", help="Who you are; as the kit says unless given.")
 ]
-
-
-WAIT = "5m"
 
 
 def package(
@@ -66,7 +64,7 @@ def run(
         typer.Option(
             metavar="TIME", help="How long to wait for the server and for sites: 30s, 10m, 2h."
         ),
-    ] = WAIT,
+    ] = f"{WAIT_MINUTES}m",
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Continue from the last finished round; no site pays twice."),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from heterofedsyn.engines.nvflare.progress import rough
-from heterofedsyn.errors import did_you_mean
+from heterofedsyn.errors import closest
 
 HEARD_SECONDS = 30.0
 """After which a site counts as away; engines are heard every ten seconds."""
@@ -56,8 +56,8 @@ class Presence(msgspec.Struct, frozen=True):
 
     def hint(self, site: str) -> str:
         """Whom a name may mean that nobody has connected by: a slip of the finger, perhaps."""
-        guess = did_you_mean(site, self.others) if self.others else ""
-        return guess if guess.startswith("did you mean") else ""
+        close = closest(site, self.others)
+        return "" if close is None else f"did you mean {close!r}?"
 
 
 class Sightings:
@@ -79,20 +79,39 @@ class Sightings:
         fresh = [heard[site] for site in heard if self._last.get(site, heard[site]) < heard[site]]
         if fresh:
             self._ahead = max(fresh) - now
+        elif heard:
+            self._ahead = max(self._ahead, max(heard.values()) - now)  # none is heard in the future
         self._last = dict(heard)
-        seen = tuple(self._seen(site, heard.get(site), now + self._ahead) for site in self._sites)
-        others = sorted(
-            site
-            for site, when in heard.items()
-            if site not in self._sites and self._seen(site, when, now + self._ahead).connected
-        )
-        return Presence(seen, tuple(others))
+        return _presence(self._sites, heard, now + self._ahead)
 
-    def _seen(self, site: str, when: float | None, now: float) -> Seen:
-        if when is None:
-            return Seen(site=site)
-        age = rough(now - when)
-        return Seen(site=site, connected=age <= HEARD_SECONDS, last_seen=age)
+
+def look_once(sites: Sequence[str], heard: Mapping[str, float]) -> Presence:
+    """Who is there, by one look, which learns nothing of the server's clock.
+
+    Sites are compared with the one that was heard last, so that a clock hides none of them; if all
+    went away together, that is seen only when the server forgets them.
+
+    Args:
+        heard: when each connected site was last heard, by the server's clock.
+    """
+    return _presence(sites, heard, max(heard.values(), default=0.0))
+
+
+def _presence(sites: Sequence[str], heard: Mapping[str, float], now: float) -> Presence:
+    """Who is there at a moment of the server's clock."""
+    others = sorted(
+        site
+        for site, when in heard.items()
+        if site not in sites and _seen(site, when, now).connected
+    )
+    return Presence(tuple(_seen(site, heard.get(site), now) for site in sites), tuple(others))
+
+
+def _seen(site: str, when: float | None, now: float) -> Seen:
+    if when is None:
+        return Seen(site=site)
+    age = rough(now - when)
+    return Seen(site=site, connected=age <= HEARD_SECONDS, last_seen=age)
 
 
 def _time(seconds: float) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import io
 import json
 import re
+import ssl
 import tempfile
 import zipfile
 from functools import cache
@@ -15,6 +17,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from heterofedsyn._files import read_whole, reason
+from heterofedsyn._words import digits_of
 from heterofedsyn.engines.nvflare.commands import Commands
 from heterofedsyn.errors import EngineError, UsageError
 
@@ -73,13 +76,24 @@ def normal_fingerprint(text: str) -> str:
     Raises:
         UsageError: if it is something else.
     """
-    digits = re.sub(r"^sha256[: ]|[:\s]", "", text.strip().lower())
+    digits = digits_of(text)
     if not _HEXADECIMAL.fullmatch(digits):
         raise UsageError(
             f"{text[:100]!r} is no fingerprint: it has 64 digits 0-9 and letters a-f, in groups or "
             "not; ask for it again"
         )
     return digits
+
+
+def certificate_fingerprint(path: Path) -> str:
+    """The fingerprint of a certificate in a file.
+
+    Raises:
+        OSError: if it cannot be read.
+        ValueError: if it holds no certificate.
+    """
+    text = read_whole(path, MOST_ZIP_BYTES).decode("ascii")
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(text)).hexdigest()
 
 
 def make_root(name: str, host: str, port: int, folder: Path) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from heterofedsyn._defaults import WAIT_MINUTES
 from heterofedsyn.engines.nvflare.job import (
     LOOK_AGAIN,
     Hub,
@@ -23,16 +24,13 @@ from heterofedsyn.engines.nvflare.job import (
     server_of,
     unreachable,
 )
-from heterofedsyn.engines.nvflare.presence import Presence, Seen, Sightings
+from heterofedsyn.engines.nvflare.presence import Presence, Seen, Sightings, look_once
 from heterofedsyn.engines.nvflare.progress import Progress, State
 from heterofedsyn.errors import EngineError, HeterofedsynError, UsageError
 from heterofedsyn.hub import Absence
 from heterofedsyn.hub.replies import NO_ANSWER
 from heterofedsyn.protocol import Study
 from heterofedsyn.protocol.refusal import Reason
-
-USUAL_WAIT = 300.0
-"""Seconds that server and sites are waited for unless said otherwise."""
 
 START_SECONDS = 120.0
 """In which a server starts a job of sites that are connected."""
@@ -122,9 +120,18 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
         return self.job is not None and not ended(self.status)
 
 
-def study_status(hub: Hub, study: Study) -> StudyStatus:
-    """How far the newest job of a study is."""
-    presence = Sightings(study.plan.sites).look(hub.heard(), time.time())
+def study_status(hub: Hub, study: Study, sightings: Sightings | None = None) -> StudyStatus:
+    """How far the newest job of a study is.
+
+    Args:
+        sightings: of whoever asks again and again; nothing for a single look.
+    """
+    heard = hub.heard()
+    presence = (
+        look_once(study.plan.sites, heard)
+        if sightings is None
+        else sightings.look(heard, time.time())
+    )
     job = hub.latest(study)
     found = StudyStatus(
         study=study.fingerprint, job=job, sites=presence.sites, others=presence.others
@@ -144,7 +151,7 @@ def run_study(
     out: Path,
     *,
     user: str | None = None,
-    wait: float = USUAL_WAIT,
+    wait: float = 60.0 * WAIT_MINUTES,
     resume: bool = False,
     rows: int | None = None,
     safe_csv: bool = False,

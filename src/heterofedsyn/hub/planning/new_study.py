@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from msgspec import UNSET, UnsetType
 
+from heterofedsyn._defaults import MOST_ROWS, PATIENCE
 from heterofedsyn._registry import Value
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods import make_method
@@ -19,11 +20,7 @@ from heterofedsyn.privacy.trust import Local, SecureAggregation
 from heterofedsyn.protocol import Plan, Study
 from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.plan import Aggregation, Hiding
-from heterofedsyn.protocol.study import USUAL_MOST_ROWS
 from heterofedsyn.schema import Schema
-
-USUAL_PATIENCE = 60.0
-"""Seconds that a round may take at a site beyond what its noise needs."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,8 @@ def new_study(
     unit: str | None = None,
     rows_per_unit: int = 1,
     about: About | None = None,
-    patience: float = USUAL_PATIENCE,
-    most_rows: int = USUAL_MOST_ROWS,
+    patience: float = PATIENCE,
+    most_rows: int = MOST_ROWS,
     allow_large_delta: bool = False,
 ) -> Study:
     """A study with public randomness of its own.
