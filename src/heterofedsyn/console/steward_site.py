@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
 
+from heterofedsyn.console.hidden_groups import HiddenGroups
 from heterofedsyn.console.inbox import Inbox, key_of
 from heterofedsyn.console.noticing import Recent
 from heterofedsyn.console.row_check import RowCheck
@@ -46,12 +47,14 @@ class OwnSite:
 
     Attributes:
         known: the settings at the start, for what never changes: its folder.
+        hidden: what its pages ask of a fingerprint.
         turn: held while something is decided, so that two pages do not decide at once.
     """
 
     def __init__(self, settings: SiteSettings) -> None:
         self.known = settings
         self.inbox = Inbox(settings.folder)
+        self.hidden = HiddenGroups(settings.folder)
         self.row_check = RowCheck()
         self.turn = Lock()
         self._foreseen = Recent[str, Preview](_MOST_FORESEEN)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,12 +9,13 @@ from datetime import UTC, datetime
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from heterofedsyn._words import aloud, digits_of, sentence, size
+from heterofedsyn._words import aloud, sentence, size
+from heterofedsyn.console.hidden_groups import GROUPS
 from heterofedsyn.console.inbox import Waiting, key_of
 from heterofedsyn.console.pages import Do, Form, Show, Visit, download
 from heterofedsyn.console.steward_prospect import sections_of
 from heterofedsyn.console.steward_site import Decided, OwnSite
-from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
+from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.protocol.terms import hears_sums
 from heterofedsyn.report.study_summary import study_summary
@@ -28,9 +28,6 @@ PAGE = 50
 
 MOST_LISTED_BYTES = 2**20
 """Of a file that a list reads; there may be many, and a study has kilobytes."""
-
-GROUPS = 8
-"""Of a fingerprint, of eight letters each."""
 
 HIDDEN = "········"
 """Instead of a group that the page asks for."""
@@ -130,9 +127,10 @@ def _waiting(visit: Visit, site: OwnSite) -> Response:
     refusal = ""
     try:
         check_approvable(settings, study, account, datetime.now(UTC))
+        site.hidden.check_open(study.fingerprint)
     except HeterofedsynError as error:
         refusal = str(error)
-    asked = _asked(visit, study.fingerprint)
+    asked = site.hidden.of(study.fingerprint)
     return visit.page(
         "steward_study.html",
         study.plan.said_about.shown_title,
@@ -154,9 +152,10 @@ def _decided(visit: Visit, site: OwnSite) -> Response:
     asked: tuple[int, ...] = ()
     refusal = ""
     if not found.good:
+        asked = site.hidden.of(found.study.fingerprint)
         try:
             check_approvable(site.settings(), found.study, account, datetime.now(UTC))
-            asked = _asked(visit, found.study.fingerprint)
+            site.hidden.check_open(found.study.fingerprint)
         except HeterofedsynError as error:
             refusal = str(error)
     return visit.page(
@@ -168,7 +167,7 @@ def _decided(visit: Visit, site: OwnSite) -> Response:
         check=site.row_check,
         groups=_groups(found.study.fingerprint, asked),
         asked=asked,
-        approvable=bool(asked),
+        approvable=not found.good and not refusal,
         refusal=refusal,
         decided=found,
         final=hears_sums(found.study.plan),
@@ -184,7 +183,7 @@ def _waiting_sheet(visit: Visit, site: OwnSite) -> Response:
         check_approvable(site.settings(), study, account, datetime.now(UTC))
     except HeterofedsynError as error:
         refusal = str(error)
-    asked = _asked(visit, study.fingerprint)
+    asked = site.hidden.of(study.fingerprint)
     return _printed(site, study, account, refusal, asked, f"study-{one.key[:8]}")
 
 
@@ -192,7 +191,7 @@ def _sheet(visit: Visit, site: OwnSite) -> Response:
     """The sheet of a study that was decided on, for the steward's file."""
     found, account = _find_decided(visit.part("key"), site)
     refusal = None if found.good else found.words
-    asked = () if found.good else _asked(visit, found.study.fingerprint)
+    asked = () if found.good else site.hidden.of(found.study.fingerprint)
     return _printed(site, found.study, account, refusal, asked, f"study-{found.key[:8]}")
 
 
@@ -244,18 +243,7 @@ def _approve(visit: Visit, form: Form, site: OwnSite) -> Response:
     """Consent, if the steward heard the fingerprint from somebody else than this page."""
     study, settings = _meant(form, site), site.settings()
     fingerprint = study.fingerprint
-    asked = visit.session.kept.get(_kept(fingerprint))
-    told = [form.text(f"group-{number}") for number in range(GROUPS)]
-    if not isinstance(asked, tuple):
-        raise UsageError("the page was too old; it now asks for other groups of the fingerprint")
-    parts = aloud(fingerprint).split()
-    if any(digits_of(told[number]) != parts[number] for number in asked):
-        visit.session.kept.pop(_kept(fingerprint), None)
-        raise PrivacyRefusal(
-            "that is not this study's fingerprint: ask the coordinator by telephone to read it "
-            "out; if it differs, somebody changed the study on its way, and nothing must be "
-            "approved. The page now asks for other groups"
-        )
+    site.hidden.check(fingerprint, [form.text(f"group-{number}") for number in range(GROUPS)])
     check_study(settings, study)
     site.foreseen(study)
     with site.turn:
@@ -308,26 +296,6 @@ def _find_decided(key: str, site: OwnSite) -> tuple[Decided, Account]:
         raise HTTPException(404)
     account = site.account()
     return site.decided(fingerprint, account), account
-
-
-def _asked(visit: Visit, fingerprint: str) -> tuple[int, ...]:
-    """Two groups that the page hides and the steward must know from elsewhere.
-
-    Which ones nobody knows before, so that no study can be made up that is right in these alone.
-    They stay the same until somebody was wrong about them.
-    """
-    known = visit.session.kept.get(_kept(fingerprint))
-    if isinstance(known, tuple):
-        return known
-    first = secrets.randbelow(GROUPS)
-    second = (first + 1 + secrets.randbelow(GROUPS - 1)) % GROUPS
-    chosen = tuple(sorted((first, second)))
-    visit.session.kept[_kept(fingerprint)] = chosen
-    return chosen
-
-
-def _kept(fingerprint: str) -> str:
-    return f"groups of {fingerprint}"
 
 
 def _groups(fingerprint: str, hidden: Sequence[int]) -> list[tuple[int, str]]:

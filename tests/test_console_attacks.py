@@ -1,0 +1,102 @@
+"""The console against those who have a session, or write what a steward will look at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console_support import Caller, Reply, entered, heard, running
+from heterofedsyn.console.hidden_groups import KEY, MOST_WRONG
+from heterofedsyn.console.inbox import key_of
+from heterofedsyn.console.steward import steward
+from heterofedsyn.protocol.study import Study
+from heterofedsyn.site.settings import SiteSettings
+from site_support import WHO, make_site, make_study
+
+pytestmark = pytest.mark.thorough
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> SiteSettings:
+    return make_site(tmp_path)
+
+
+@pytest.fixture
+def caller(settings: SiteSettings) -> Iterator[Caller]:
+    with running(steward(settings)) as (_, address, logged):
+        found = entered(address)
+        found.logged = logged
+        yield found
+
+
+def inbox(settings: SiteSettings) -> Path:
+    folder = settings.folder / "inbox"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def put(settings: SiteSettings, study: Study, name: str = "study.toml") -> str:
+    """A study in the watched folder; what its page is called."""
+    study.save(inbox(settings) / name)
+    return f"studies/waiting/{key_of(name)}"
+
+
+def consents(settings: SiteSettings) -> list[Path]:
+    return [*settings.studies.glob("*/consent.json")]
+
+
+# FINGERPRINTS
+
+
+def shown(reply: Reply, study: Study) -> set[str]:
+    """The groups of a fingerprint that a page shows."""
+    return {each for each in re.findall("........", study.fingerprint) if each in reply.text}
+
+
+def test_wrong_answers_show_no_group_that_was_hidden(
+    caller: Caller, settings: SiteSettings
+) -> None:
+    study = make_study()
+    page = put(settings, study)
+    first = caller.ask(page)
+    seen, hidden = shown(first, study), heard(study, first)
+    assert len(seen) == 6
+    form = {**first.fields(), **hidden, "who": WHO}
+    one, other = hidden
+    answers = [{one: "0" * 8}, {other: "0" * 8}, {one: hidden[other], other: hidden[one]}]
+    answers += [{one: ""}] * (MOST_WRONG - len(answers))
+    for wrong in answers:
+        reply = caller.ask("studies/approve", {**form, **wrong})
+        told = caller.ask(reply.place)
+        assert "that is not this study" in told.text
+        assert shown(told, study) == seen
+    assert consents(settings) == []
+    last = caller.ask(page)
+    assert shown(last, study) == seen
+    assert "heterofedsyn site approve" in last.text
+    assert "Approve this study" not in last.text
+    caller.ask("studies/approve", form)  # right, and too late
+    assert consents(settings) == []
+
+
+def test_what_is_hidden_stays_so_in_other_sessions_and_after_a_restart(
+    settings: SiteSettings,
+) -> None:
+    studies = [make_study(seed=seed) for seed in range(4)]
+    pages = [put(settings, study, f"{number}.toml") for number, study in enumerate(studies)]
+    seen = []
+    for _ in range(2):
+        with running(steward(settings)) as (console, address, _logged):
+            for place in (lambda: address, console.invite):
+                caller = entered(place())
+                seen.append(
+                    [
+                        frozenset(shown(caller.ask(page), study))
+                        for page, study in zip(pages, studies, strict=True)
+                    ]
+                )
+    assert len({tuple(each) for each in seen}) == 1
+    assert (settings.folder / KEY).stat().st_mode & 0o777 == 0o600
