@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from console_support import Caller, Reply, entered, heard, running
+from heterofedsyn.console import serving, sessions
+from heterofedsyn.console.guard import NOTHING
 from heterofedsyn.console.hidden_groups import KEY, MOST_WRONG
 from heterofedsyn.console.inbox import key_of
 from heterofedsyn.console.steward import steward
@@ -100,3 +105,67 @@ def test_what_is_hidden_stays_so_in_other_sessions_and_after_a_restart(
                 )
     assert len({tuple(each) for each in seen}) == 1
     assert (settings.folder / KEY).stat().st_mode & 0o777 == 0o600
+
+
+# SESSIONS
+
+
+@contextmanager
+def told_of_changes(caller: Caller) -> Iterator[socket.socket]:
+    """What an open page hears."""
+    with socket.create_connection(("127.0.0.1", caller.port), timeout=20) as line:
+        head = f"GET {caller.root}/events HTTP/1.1\r\nhost: {caller.host}\r\n"
+        line.sendall(f"{head}cookie: {caller.cookie}\r\n\r\n".encode())
+        until(line, b"retry")
+        yield line
+
+
+def until(line: socket.socket, words: bytes) -> None:
+    heard_so_far = b""
+    while words not in heard_so_far:
+        more = line.recv(4096)
+        assert more
+        heard_so_far += more
+
+
+def test_pages_of_a_session_that_is_over_hear_nothing_more(
+    settings: SiteSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_WATCH_SECONDS", 0.05)
+    with running(steward(settings)) as (console, address, logged):
+        first = entered(address)
+        with told_of_changes(first) as line:
+            second = entered(console.invite())  # the last one who showed a token has it
+            until(line, b"event: over")
+        with told_of_changes(second) as line:
+            monkeypatch.setattr(sessions, "IDLE_SECONDS", -1.0)
+            wait_for(logged, "the session is over")
+            monkeypatch.undo()
+            until(line, b"event: over")
+
+
+def test_whoever_logs_out_needs_a_new_address(
+    settings: SiteSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_WATCH_SECONDS", 0.05)
+    with running(steward(settings)) as (console, address, logged):
+        caller = entered(address)
+        form = caller.ask("").fields()
+        assert caller.ask("leave").status == 405
+        assert caller.ask("leave", {**form, "token": "x"}).status == 403
+        with told_of_changes(caller) as line:
+            reply = caller.ask("leave", form)
+            assert reply.status == 200
+            assert caller.ask("").text == NOTHING
+            until(line, b"event: over")
+        wait_for(logged, "the session is over")
+        said = reply.text + "\n".join(logged)
+        assert not [each for each in (caller.root, caller.cookie, form["token"]) if each in said]
+        assert entered(console.invite()).ask("").status == 200
+
+
+def wait_for(logged: list[str], words: str) -> None:
+    end = time.monotonic() + 10
+    while not any(words in line for line in logged):
+        assert time.monotonic() < end
+        time.sleep(0.02)

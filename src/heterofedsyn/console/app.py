@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from heterofedsyn.console.guard import Guard
+from heterofedsyn.console.guard import COOKIE, Guard
 from heterofedsyn.console.pages import Do, Form, Role, Show, Upload, Visit, static
 from heterofedsyn.console.sessions import Sessions
 from heterofedsyn.errors import HeterofedsynError
@@ -27,6 +27,12 @@ LOOK_SECONDS = 1.0
 
 ALIVE_SECONDS = 15.0
 """Between two lines to a page of which nothing is new, so that one which is gone is noticed."""
+
+GOODBYE = (
+    '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Logged out</title></head>'
+    "<body><main><h1>Logged out</h1><p>The session is over. The terminal in which the console runs "
+    "shows a new address.</p></main></body></html>"
+)
 
 
 def make_app(
@@ -55,8 +61,14 @@ def make_app(
             return PlainTextResponse(
                 "too many pages are open; close some, then load this one anew\n", 429
             )
-        changes = _changes(visit, lambda: stopping() or sessions.ended())
+        changes = _changes(visit, lambda: stopping() or not sessions.holds(visit.session))
         return StreamingResponse(changes, media_type="text/event-stream")
+
+    def leave(visit: Visit, _: Form) -> Response:
+        visit.session.left = True
+        answer = Response(GOODBYE, media_type="text/html")
+        answer.delete_cookie(COOKIE, path=f"{root}/", httponly=True, samesite="strict")
+        return answer
 
     async def asset(request: Request) -> Response:
         return static(request.path_params["name"]) or PlainTextResponse("not found\n", 404)
@@ -71,6 +83,7 @@ def make_app(
     actions = [(path, _doing(do, visit_of)) for path, do in role.actions.items()]
     routes = [
         Route(f"{root}/events", events),
+        Route(f"{root}/leave", _doing(leave, visit_of), methods=["POST"]),
         Route(f"{root}/static/{{name}}", asset),
         *(Route(f"{root}/{path}", show, methods=["GET"]) for path, show in views),
         *(Route(f"{root}/{path}", do, methods=["POST"]) for path, do in actions),

@@ -25,6 +25,7 @@ class Session:
         said: what is to be shown on the next page, each with whether it is good news.
         kept: what pages remember for this session alone.
         streams: pages that are told of changes at the moment.
+        left: whether its user ended it.
     """
 
     cookie: str
@@ -34,6 +35,7 @@ class Session:
     said: list[tuple[bool, str]] = field(default_factory=list)
     kept: dict[str, object] = field(default_factory=dict)
     streams: int = 0
+    left: bool = False
 
 
 class Sessions:
@@ -79,7 +81,12 @@ class Sessions:
         session, now = self._session, self._clock()
         if session is None:
             return False
-        return now - session.seen > IDLE_SECONDS or now - session.began > MOST_SECONDS
+        late = now - session.seen > IDLE_SECONDS or now - session.began > MOST_SECONDS
+        return late or session.left
+
+    def holds(self, session: Session) -> bool:
+        """Whether this very session is the one that there is."""
+        return session is self._session and not self.ended()
 
     def close(self) -> None:
         """End the session that there is."""
