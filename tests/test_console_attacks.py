@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import time
@@ -12,13 +13,17 @@ from pathlib import Path
 import pytest
 
 from console_support import Caller, Reply, entered, heard, running
-from heterofedsyn.console import serving, sessions
+from heterofedsyn.console import serving, sessions, steward_site
 from heterofedsyn.console.guard import NOTHING
 from heterofedsyn.console.hidden_groups import KEY, MOST_WRONG
-from heterofedsyn.console.inbox import key_of
+from heterofedsyn.console.inbox import Inbox, key_of
+from heterofedsyn.console.row_check import RowCheck
 from heterofedsyn.console.steward import steward
+from heterofedsyn.console.steward_studies import MOST_LISTED_BYTES
 from heterofedsyn.protocol.study import Study
+from heterofedsyn.schema import Schema
 from heterofedsyn.site.settings import SiteSettings
+from invented import SCHEMA
 from site_support import WHO, make_site, make_study
 
 pytestmark = pytest.mark.thorough
@@ -169,3 +174,97 @@ def wait_for(logged: list[str], words: str) -> None:
     while not any(words in line for line in logged):
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+# WHAT OTHERS PUT INTO THE INBOX
+
+
+def test_nothing_is_computed_for_a_study_of_another_schema(
+    caller: Caller, settings: SiteSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = make_study(Schema.from_toml(SCHEMA))
+    assert study.public.fingerprint != settings.load_schema().fingerprint
+    asked: list[str] = []
+    monkeypatch.setattr(steward_site, "look_ahead", lambda study, site: asked.append(site))
+    monkeypatch.setattr(RowCheck, "start", lambda *_args, **_terms: asked.append("rows"))
+    page = put(settings, study)
+    reply = caller.ask(page)
+    assert reply.status == 200
+    assert "another schema" in reply.text
+    assert "Approve this study" not in reply.text
+    form = {**reply.fields(), "who": WHO}
+    for action in ("studies/check", "studies/approve"):
+        place = caller.ask(action, {**form, **all_groups(study)}).place
+        assert "another schema" in caller.ask(place).text
+    assert asked == []
+    assert consents(settings) == []
+
+
+def all_groups(study: Study) -> dict[str, str]:
+    return {f"group-{i}": study.fingerprint[8 * i : 8 * i + 8] for i in range(8)}
+
+
+def test_a_file_that_cannot_be_read_hides_no_other_and_can_be_taken_out(
+    caller: Caller, settings: SiteSettings
+) -> None:
+    folder = inbox(settings)
+    for number in range(6):
+        put(settings, make_study(seed=number), f"study-{number}.toml")
+    (folder / "loop.toml").symlink_to("loop.toml")
+    (folder / "nowhere.toml").symlink_to("missing")
+    (folder / "words.toml").write_text("no study")
+    (folder / "folder.toml").mkdir()
+    listed = caller.ask("studies")
+    assert listed.status == 200
+    assert listed.text.count("waits for a decision") == 6
+    assert listed.text.count("cannot be read") == 3
+    assert "9 in the inbox" in caller.ask("").text
+    for name in ("loop.toml", "nowhere.toml", "words.toml"):
+        page = caller.ask(f"studies/waiting/{key_of(name)}")
+        assert page.status == 200
+        caller.ask("studies/remove", page.fields())
+        assert not (folder / name).is_symlink()
+    assert "6 in the inbox" in caller.ask("").text
+
+
+def test_a_file_that_goes_while_the_folder_is_read_hides_no_other(
+    settings: SiteSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        put(settings, make_study(seed=number), f"study-{number}.toml")
+    waiting = Inbox(settings.folder)
+    listing = os.scandir
+
+    @contextmanager
+    def slow(folder: Path) -> Iterator[list[os.DirEntry[str]]]:
+        with listing(folder) as entries:
+            found = [*entries]
+        Path(found[0].path).unlink()
+        yield found
+
+    monkeypatch.setattr(os, "scandir", slow)
+    assert len(waiting.waiting()) == 3
+
+
+def test_a_list_reads_small_files_alone(
+    caller: Caller, settings: SiteSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(Inbox, "study", lambda _, one: read.append(one.name))
+    name = f"{make_study().fingerprint}.toml"
+    (inbox(settings) / name).write_text("#" * (MOST_LISTED_BYTES + 1))
+    text = caller.ask("studies").text
+    assert "A large file" in text
+    assert name[:8] not in text  # a page will ask for it
+    assert read == []
+
+
+def test_letters_that_a_terminal_or_page_obeys_are_escaped(
+    caller: Caller, settings: SiteSettings
+) -> None:
+    evil = "a\x1b[2J\u202egpj.\u200b\x07<b>.toml"
+    (inbox(settings) / evil).write_text("no study")
+    for page in ("studies", f"studies/waiting/{key_of(evil)}"):
+        text = caller.ask(page).text
+        assert "a\\x1b[2J\\u202egpj.\\u200b\\x07&lt;b&gt;.toml" in text
+        assert not {*text} & {"\x1b", "\u202e", "\u200b", "\x07"}

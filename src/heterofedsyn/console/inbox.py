@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from heterofedsyn._files import file_written_whole
+from heterofedsyn._files import file_written_whole, read_whole, reason
 from heterofedsyn.console.noticing import Recent
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.protocol.study import MOST_STUDY_BYTES, Study
@@ -66,8 +66,8 @@ class Inbox:
             with os.scandir(self.folder) as entries:
                 for entry in entries:
                     if entry.name.endswith(ENDING) and entry.name[0] != ".":
-                        there = entry.stat()
-                        if stat.S_ISREG(there.st_mode):
+                        there = _looked_at(entry)
+                        if there is not None:
                             when, size = there.st_mtime_ns, there.st_size
                             found.append(Waiting(self.folder, entry.name, when, size))
         except FileNotFoundError:
@@ -108,7 +108,7 @@ class Inbox:
         if isinstance(known, HeterofedsynError):
             raise known
         for one in self.waiting():
-            if one.size == len(data) and one.path.read_bytes() == data:
+            if one.size == len(data) and _holds(one.path, data):
                 return one.key
         self.folder.mkdir(mode=0o700, exist_ok=True)
         moment = datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S")
@@ -118,13 +118,39 @@ class Inbox:
         return key_of(target.name)
 
     def remove(self, one: Waiting) -> None:
-        """Take a study out of the inbox; it can be put there again."""
-        one.path.unlink(missing_ok=True)
+        """Take a file out of the inbox; it can be put there again.
+
+        Raises:
+            UsageError: if it must stay.
+        """
+        try:
+            one.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot take {one.path} out: {reason(error)}") from None
 
 
 def key_of(name: str) -> str:
     """What addresses call a file or study of this name."""
     return hashlib.sha256(b"console\n" + os.fsencode(name)).hexdigest()[:24]
+
+
+def _looked_at(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """A file, or a link that leads nowhere, which can be taken out; None for all else."""
+    try:
+        there = entry.stat()
+    except OSError:
+        try:
+            return entry.stat(follow_symlinks=False)
+        except OSError:
+            return None  # it has gone since
+    return there if stat.S_ISREG(there.st_mode) else None
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return read_whole(path, len(data)) == data
+    except OSError:
+        return False
 
 
 def _loaded(path: Path) -> Study | HeterofedsynError:

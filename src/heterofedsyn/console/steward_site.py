@@ -15,7 +15,14 @@ from heterofedsyn.errors import HeterofedsynError
 from heterofedsyn.hub.planning.preview import Preview
 from heterofedsyn.hub.planning.preview import preview as look_ahead
 from heterofedsyn.protocol.study import Study
-from heterofedsyn.site.consent import CONSENT, Consent, approved, read_consent, recorded
+from heterofedsyn.site.consent import (
+    CONSENT,
+    Consent,
+    approved,
+    check_schema,
+    read_consent,
+    recorded,
+)
 from heterofedsyn.site.ledger.books import Books
 from heterofedsyn.site.ledger.entries import Account
 from heterofedsyn.site.listening import agent_listens
@@ -117,6 +124,7 @@ class OwnSite:
         """What a study would ask of this site.
 
         Raises:
-            HeterofedsynError: if no site could answer it.
+            HeterofedsynError: if no site could answer it, or this one has another schema.
         """
+        check_schema(self.settings(), study)
         return self._foreseen.get(study.fingerprint, lambda: look_ahead(study, self.known.name))

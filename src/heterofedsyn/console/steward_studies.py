@@ -19,14 +19,14 @@ from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.protocol.terms import hears_sums
 from heterofedsyn.report.study_summary import study_summary
-from heterofedsyn.site.consent import check_approvable, check_study
+from heterofedsyn.site.consent import check_approvable, check_schema, check_study
 from heterofedsyn.site.deciding import decide, end
 from heterofedsyn.site.ledger.entries import Account
 
 PAGE = 50
 """Studies on one page."""
 
-MOST_LISTED_BYTES = 2**20
+MOST_LISTED_BYTES = 2**16
 """Of a file that a list reads; there may be many, and a study has kilobytes."""
 
 HIDDEN = "········"
@@ -90,7 +90,7 @@ def _studies(visit: Visit, site: OwnSite) -> Response:
 def _listed(one: Waiting, site: OwnSite, known: set[str]) -> Listed:
     place = f"studies/waiting/{one.key}"
     if one.size > MOST_LISTED_BYTES:
-        words = f"{one.name}: {size(one.size)}, here since {one.when}"
+        words = f"{size(one.size)}, here since {one.when}"  # its name may tell of its fingerprint
         return Listed(place, "A large file", words, "open it to read it", None)
     try:
         study = site.inbox.study(one)
@@ -119,7 +119,10 @@ def _listed_decided(fingerprint: str, site: OwnSite, account: Account) -> Listed
 def _waiting(visit: Visit, site: OwnSite) -> Response:
     """One study of the inbox, with what it would mean and the form to approve it."""
     one = _find(visit.part("key"), site)
-    study = site.inbox.study(one)
+    try:
+        study = site.inbox.study(one)
+    except HeterofedsynError as error:
+        return visit.page("steward_unread.html", "Not a study", one=one, words=str(error))
     if study.fingerprint in site.fingerprints():
         return visit.go(f"studies/decided/{key_of(study.fingerprint)}")
     settings, account = site.settings(), site.account()
@@ -226,13 +229,14 @@ def _drop(visit: Visit, form: Form, site: OwnSite) -> Response:
 def _remove(visit: Visit, form: Form, site: OwnSite) -> Response:
     """A study that is not wanted leaves the inbox."""
     site.inbox.remove(_find(form.text("key"), site))
-    visit.say("The study is out of the inbox; nothing was approved.")
+    visit.say("The file is out of the inbox; nothing was approved.")
     return visit.go("studies")
 
 
 def _check(visit: Visit, form: Form, site: OwnSite) -> Response:
     """The site's rows are held against the study's schema."""
     study, settings = _meant(form, site), site.settings()
+    check_schema(settings, study)
     about = f"the schema of {study.plan.said_about.shown_title}"
     site.row_check.start(settings, study.encoding, about, study.plan)
     visit.say("The rows are being read; this page shows what is found.")
