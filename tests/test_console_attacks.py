@@ -8,15 +8,19 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from starlette.responses import Response
 
 from console_support import Caller, Reply, entered, heard, running
 from heterofedsyn.console import serving, sessions, steward_site
+from heterofedsyn.console.coordinator import coordinator
 from heterofedsyn.console.guard import NOTHING
 from heterofedsyn.console.hidden_groups import KEY, MOST_WRONG
 from heterofedsyn.console.inbox import Inbox, key_of
+from heterofedsyn.console.pages import Do, Form, Visit
 from heterofedsyn.console.row_check import RowCheck
 from heterofedsyn.console.steward import steward
 from heterofedsyn.console.steward_studies import MOST_LISTED_BYTES
@@ -268,3 +272,47 @@ def test_letters_that_a_terminal_or_page_obeys_are_escaped(
         text = caller.ask(page).text
         assert "a\\x1b[2J\\u202egpj.\\u200b\\x07&lt;b&gt;.toml" in text
         assert not {*text} & {"\x1b", "\u202e", "\u200b", "\x07"}
+
+
+# FORMS AND FILES
+
+
+@pytest.mark.parametrize("who", ["steward", "coordinator"])
+def test_no_form_does_anything_without_the_token_of_its_session(
+    settings: SiteSettings, tmp_path: Path, who: str
+) -> None:
+    role = steward(settings) if who == "steward" else coordinator(tmp_path, None)
+    done: list[str] = []
+
+    def noting(path: str) -> Do:
+        def note(visit: Visit, _: Form) -> Response:
+            done.append(path)
+            return visit.go("")
+
+        return note
+
+    noted = replace(role, actions={path: noting(path) for path in role.actions})
+    assert len(noted.actions) >= 3
+    with running(noted) as (_, address, _logged):
+        caller = entered(address)
+        token = caller.ask("").fields()["token"]
+        for path in noted.actions:
+            for wrong in ({}, {"token": ""}, {"token": token[:-1]}, {"token": f"{token}x"}):
+                assert caller.ask(path, wrong).status == 403, path
+            assert caller.ask(path, {"token": token}, cookie="").text == NOTHING
+            assert caller.ask(path, {"token": token}, origin="http://evil.example").status == 403
+        assert done == []
+        for path in noted.actions:
+            assert caller.ask(path, {"token": token}).status == 303
+        assert done == [*noted.actions]
+
+
+def test_only_receipts_are_downloaded(caller: Caller, settings: SiteSettings) -> None:
+    settings.receipts.mkdir(exist_ok=True)
+    name = f"{'0' * 32}-1.json"
+    (settings.receipts / name).write_text("{}")
+    assert caller.ask(f"receipts/file/{name}").text == "{}"
+    for other in ("notes.json", f"{name}.bak", f".{name}", f"{'f' * 31}-1.json"):
+        (settings.receipts / other).write_text("not for a page")
+        assert caller.ask(f"receipts/file/{other}").status == 404
+        assert other not in caller.ask("receipts").text

@@ -120,6 +120,8 @@ def test_what_a_study_is_for_is_part_of_its_fingerprint_and_of_the_release() -> 
     [
         ({"title": "a\nb"}, "title must be one line"),
         ({"purpose": "x" * 501}, "purpose must be one line"),
+        ({"title": "\u3164\u2800"}, "title looks empty"),
+        ({"contact": " \u115f\uffa0-"}, "contact looks empty"),
         ({"aim": "x"}, "title, purpose, contact"),
         ({"title": 3}, "title, purpose, contact"),
     ],

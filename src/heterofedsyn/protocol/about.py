@@ -14,6 +14,9 @@ MOST_LETTERS = 500
 
 NO_TITLE = "A study without a title"
 
+_FILLERS = "\u115f\u1160\u3164\uffa0"
+"""Letters by their class that nobody sees."""
+
 _LABELS = {"ethics_approval": "Ethics approval", "expires": "Ends after"}
 
 
@@ -38,6 +41,8 @@ class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         for name, text in self.said:
             if len(text) > MOST_LETTERS or not text.isprintable():
                 raise UsageError(f"{name} must be one line of at most {MOST_LETTERS} letters")
+            if not any(each.isalnum() and each not in _FILLERS for each in text):
+                raise UsageError(f"{name} looks empty; it needs a letter or a digit")
         _ = self.last_day
 
     @classmethod
