@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 
 from heterofedsyn._files import file_written_whole, read_whole, reason
-from heterofedsyn._words import aloud
+from heterofedsyn._words import aloud, digits_of
 from heterofedsyn.errors import PrivacyRefusal, UsageError
 
 GROUPS = 8
@@ -78,7 +78,7 @@ class HiddenGroups:
         hidden, parts = self.of(fingerprint), aloud(fingerprint).split()
         with self._turn:
             self.check_open(fingerprint)
-            if all("".join(told[i].split()).lower() == parts[i] for i in hidden):
+            if all(digits_of(told[i]) == parts[i] for i in hidden):
                 return
             self._wrong[fingerprint] += 1
         raise PrivacyRefusal(
