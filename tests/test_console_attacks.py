@@ -6,7 +6,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -104,7 +104,8 @@ def test_what_is_hidden_stays_so_in_other_sessions_and_after_a_restart(
     seen = []
     for _ in range(2):
         with running(steward(settings)) as (console, address, _logged):
-            for place in (lambda: address, console.invite):
+            places: list[Callable[[], str]] = [lambda: address, console.invite]
+            for place in places:
                 caller = entered(place())
                 seen.append(
                     [
