@@ -91,7 +91,7 @@ class Denoising:
     def estimate(self, targets: Targets) -> Estimates:
         """1-ways over values, pairs over groups."""
         total = max(SMALLEST_TOTAL, targets.total)
-        values, precision = self.one_ways(targets)
+        values = self.one_ways(targets)
         observed: dict[Clique, Noisy] = {}
         groups: dict[str, Integers] = {n: np.arange(v.size) for n, v in values.items()}
         for grid, noisy in targets.grids.items():
@@ -104,7 +104,7 @@ class Denoising:
         singles = {}
         for name in targets.domain.names:
             sums = [grouped(values[name], groups[name])]
-            weights: list[float | Floats] = [precision[name]]
+            weights: list[float | Floats] = [precision_of(targets, name)]
             for pair, noisy in observed.items():
                 if name in pair:
                     axis = 1 - pair.index(name)
@@ -130,18 +130,16 @@ class Denoising:
         }
         return Estimates(targets.schema, total, values, groups, singles, pairs)
 
-    def one_ways(self, targets: Targets) -> tuple[dict[str, Floats], dict[str, float]]:
-        """Every attribute's counts over its values, and the inverse variance of a count."""
+    def one_ways(self, targets: Targets) -> dict[str, Floats]:
+        """Every attribute's counts over its values."""
         total = max(SMALLEST_TOTAL, targets.total)
         values: dict[str, Floats] = {}
-        precision: dict[str, float] = {}
         for name in targets.domain.names:
             never = targets.schema.rulebook.never_alone(name)
             if name in targets.tiers:
                 tiers = targets.tiers[name]
                 can = np.ones(targets.domain.size(name), np.bool_) if never is None else ~never
                 values[name] = rebuild_tiers(tiers, targets.marginals.get((name,)), total, can)
-                precision[name] = 1 / tiers[0][1].variance
             elif (name,) in targets.marginals:  # the one whose error a release states
                 flat = targets.marginals[(name,)]
                 if never is None:
@@ -149,15 +147,24 @@ class Denoising:
                     values[name] = norm_sub(flat.values + shift, total)
                 else:
                     values[name] = _norm_sub_where(flat.values, ~never, total)
-                precision[name] = 1 / flat.variance
             else:
                 ladder = targets.ladders[name]
                 prior = (self.spread, self.calm, self.edge)
                 size = targets.domain.size(name)
                 real = np.ones(size, np.int64) if never is None else (~never).astype(np.int64)
                 values[name] = rebuild_haar(ladder, real, total, prior)
-                precision[name] = 1 / ladder[0].variance
-        return values, precision
+        return values
+
+
+def precision_of(targets: Targets, name: str) -> float:
+    """The inverse variance of a count of what `one_ways` reads."""
+    if name in targets.tiers:
+        _, noisy = targets.tiers[name][0]
+    elif (name,) in targets.marginals:
+        noisy = targets.marginals[(name,)]
+    else:
+        noisy = targets.ladders[name][0]
+    return 1 / noisy.variance
 
 
 def fitted_pair(

@@ -212,7 +212,7 @@ class WaveTree(Method):
         if not mode.planned:
             return self._outcome(targets, {}, mode)
         n = max(SMALLEST_TOTAL, targets.total)
-        values, _ = denoising.one_ways(targets)
+        values = denoising.one_ways(targets)
         # SELECT
         fine = self.grid(
             setting.schema, values, n, min(self.finest, mode.resolution(n)), by_rules=True

@@ -104,7 +104,8 @@ class Drawn:
         drawn = self._drawn(", which are kept for the next question")
         tables = self._kept(self._facts, self.replicates + 1, columns, drawn)
         if tables is None:
-            yield from self._remembered()
+            for own in self._remembered():
+                yield Replicate(own.table.select([*columns] or [0]), own.weight)
         else:
             yield from map(Replicate, tables, self._weights)
 

@@ -20,7 +20,13 @@ from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique
 from heterofedsyn.synthesis import Denoising, Measurement, Rebuild, Targets
 from heterofedsyn.synthesis.consistency import norm_sub
-from heterofedsyn.synthesis.denoise import FLOOR, ROUNDS_WITH_ZEROS, SMALLEST_TOTAL, double_centred
+from heterofedsyn.synthesis.denoise import (
+    FLOOR,
+    ROUNDS_WITH_ZEROS,
+    SMALLEST_TOTAL,
+    double_centred,
+    precision_of,
+)
 from heterofedsyn.synthesis.estimates import Estimates, missing_apart
 from heterofedsyn.synthesis.grid import grouped
 from heterofedsyn.synthesis.haar import Nodes, descend
@@ -101,12 +107,11 @@ class _World:
         tables = {pair: known.pairs[pair] for pair in pairs}
         cells = possible_cells(self.ours.schema, known.groups, tables)
         observed = {grid.attributes: noisy for grid, noisy in self.ours.grids.items()}
-        _, precision = self.rebuild.one_ways(self.ours)
         singles = {}
         for name in names:
             own, groups = known.singles[name], known.groups[name]
             errors = [grouped(values[name] / scale - known.values[name], groups)]
-            weights = [precision[name]]
+            weights = [precision_of(self.ours, name)]
             for pair, noisy in observed.items():
                 if name in pair:
                     across = noisy.values.shape[1 - pair.index(name)]
