@@ -53,7 +53,8 @@ check-slow: $(DEV) ## the tests that take minutes
 	$(call on_two_cores,-m slow $(FRESH),$(SLOW_BESIDE))
 
 # The tests of some files run beside all others, on a core of their own; what they say comes last.
-BESIDE := $(sort $(wildcard tests/test_docs.py tests/test_p*.py tests/test_r*.py tests/test_s*.py))
+BESIDE := $(sort $(wildcard tests/test_docs.py tests/test_p*.py tests/test_r*.py tests/test_s*.py \
+	tests/test_t*.py tests/test_z*.py))
 define on_two_cores
 mkdir -p build
 $(BIN)/pytest $(1) $(2) > build/beside.log 2>&1 & beside=$$!; \

@@ -800,7 +800,7 @@ COMMANDS = [
     ("export",),
     ("console",),
     ("federation",),
-    *(("federation", name) for name in ("try", "new", "admit", "remove")),
+    *(("federation", name) for name in ("try", "new", "admit", "remove", "renew", "harden")),
     ("audit",),
     ("bench",),
     ("bench", "audit"),

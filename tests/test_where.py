@@ -234,7 +234,7 @@ def test_too_much_work_is_refused_at_once(release: Release, drawn: list[int]) ->
         ("true) FROM release WHERE (false) --", "not SQL"),
         ("true) UNION SELECT (true", "more than one expression"),
         ("rowid > 3", "no column 'rowid'"),
-        (f"{'(' * 3_000}true{')' * 3_000}", "nested too deeply|not SQL"),
+        (f"{'(' * 3_000}true{')' * 3_000}", "more than 3,000 parts"),
         (f"{'NOT ' * 2_000}sick", "nested too deeply|not SQL"),
     ],
 )
