@@ -88,6 +88,7 @@ class Caller:
             connection.endheaders(body)
             reply = connection.getresponse()
             text = reply.read().decode()
+            check_ids(text)
             return Reply(reply.status, {k.lower(): v for k, v in reply.getheaders()}, text)
         finally:
             connection.close()
@@ -115,12 +116,24 @@ class Caller:
         raise AssertionError("no page has a form")
 
 
+def check_ids(page: str) -> None:
+    """On every page an id is one element's, and what refers to an id finds it."""
+    ids = re.findall(r'<[^<>]*\sid="([^"]*)"', page)
+    assert len(ids) == len({*ids}), sorted(ids)
+    meant = re.findall(r'<[^<>]*\s(?:for="|aria-labelledby="|href="#)([^"]*)"', page)
+    assert {each for names in meant for each in names.split()} <= {*ids}
+
+
 @contextmanager
-def running(role: Role) -> Iterator[tuple[Console, str, list[str]]]:
-    """A console that serves this role; with the address that opens it and the lines of its log."""
-    told: list[str] = []
+def running(role: Role, told: list[str] | None = None) -> Iterator[tuple[Console, str, list[str]]]:
+    """A console that serves this role; with the address that opens it and the lines of its log.
+
+    Args:
+        told: gets the addresses that follow.
+    """
     logged: list[str] = []
-    with Console(role, tell=told.append, log=logged.append) as console:
+    addresses = [] if told is None else told
+    with Console(role, tell=addresses.append, log=logged.append) as console:
         address = console.invite()
         thread = threading.Thread(target=console.run)
         thread.start()

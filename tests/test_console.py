@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -148,6 +148,45 @@ def test_a_session_ends_when_nobody_asks_and_in_any_case() -> None:
     assert known.enter(token) is None  # only the last one counts
 
 
+def test_a_token_that_nobody_shows_in_time_opens_nothing() -> None:
+    now = [0.0]
+    known = Sessions(lambda: now[0])
+    token = known.invite()
+    now[0] = sessions.TOKEN_SECONDS
+    assert not known.lapse()
+    now[0] += 1
+    assert known.enter(token) is None
+    assert known.lapse()
+    assert not known.lapse()  # it is told once
+    now[0] = 0.0
+    assert known.enter(token) is None
+    assert known.enter(known.invite()) is not None
+
+
+def test_the_log_says_how_to_get_another_address(
+    settings: SiteSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(sessions, "TOKEN_SECONDS", -1.0)
+    told: list[str] = []
+    with running(steward(settings), told) as (console, address, logged):
+        until(lambda: any(f"kill -USR1 {os.getpid()}" in line for line in logged))
+        assert stranger(address).ask(address.partition("http://")[2]).status == 403
+        assert told == []
+        monkeypatch.undo()
+        console.renew()
+        until(lambda: len(told) == 1)
+        assert entered(told[0]).ask("").status == 200
+        assert address.partition("token=")[2] not in "".join(logged)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost", "", "127.0.0.1:{port}.evil"]
 )
@@ -191,6 +230,9 @@ FOREIGN: list[Any] = [
     {"origin": "null"},
     {"origin": ""},
     {"origin": "http://127.0.0.1:1"},
+    {"origin": "http://localhost:{port}"},
+    {"origin": "https://127.0.0.1:{port}"},
+    {"origin": "http://127.0.0.1:{port}", "host": "localhost:{port}"},
     {"sec_fetch_site": "cross-site"},
     {"sec_fetch_site": "same-site"},
     {"sec_fetch_site": "none"},
@@ -202,12 +244,15 @@ def test_no_other_page_can_send_a_form(caller: Caller, settings: SiteSettings) -
     study = make_study()
     shown = caller.ask(put(settings, study))
     form = {**shown.fields(), **heard(study, shown), "who": WHO}
-    for headers in FOREIGN:
+    for foreign in FOREIGN:
+        headers = {name: value.format(port=caller.port) for name, value in foreign.items()}
         assert caller.ask("studies/approve", form, **headers).status == 403, headers
     for token in ("", "x", form["token"][:-1]):
         assert caller.ask("studies/approve", {**form, "token": token}).status == 403
     assert consents(settings) == []
-    assert caller.ask("studies/approve", form).status == 303
+    named = f"localhost:{caller.port}"
+    asked = caller.ask("studies/approve", form, host=named, origin=f"http://{named}")
+    assert asked.status == 303
     assert consents(settings) == [study.fingerprint]
 
 

@@ -50,14 +50,15 @@ def console(
     """Look and decide in the browser.
 
     At a site it is the steward's: studies, consent, ledger, receipts. It is the coordinator's if a
-    folder of studies or a kit is named. The address that is printed opens it once; Ctrl-C ends it.
+    folder of studies or a kit is named. The address that is printed opens it once, within 15
+    minutes; Ctrl-C ends it.
     """
     for name in PACKAGES:
         if find_spec(name) is None:
             raise UsageError(
                 f"the console needs {name}; install it with: pip install 'heterofedsyn[console]'"
             )
-    from heterofedsyn.console.serving import Console, opener
+    from heterofedsyn.console.serving import RENEWAL, Console, opener
 
     role = _role(folder, study_folder, kit)
     with ExitStack() as stack:
@@ -65,6 +66,8 @@ def console(
         served = stack.enter_context(Console(role, port=port, tell=_tell, log=_log))
         for number in (signal.SIGINT, *endings()):
             signal.signal(number, lambda *_: served.stop())
+        if RENEWAL is not None:
+            signal.signal(RENEWAL, lambda *_: served.renew())
         address = served.invite()
         _tell(address)
         if not no_browser and _has_screen():
@@ -87,7 +90,7 @@ def _role(folder: Path, study_folder: Path | None, kit: Path | None) -> Role:
 
 def _tell(address: str) -> None:
     """The address, where whoever started the console sees it."""
-    say("open this in a browser on this machine; it works once:")
+    say("open this in a browser on this machine; it works once, within 15 minutes:")
     say(address)
     sys.stdout.flush()
 

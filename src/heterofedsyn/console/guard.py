@@ -42,7 +42,7 @@ HEADERS = {
 }
 NOTHING = (
     "Nothing is shown without the address that `heterofedsyn console` printed last, which works "
-    "once. Start it again for a new one.\n"
+    "once and for 15 minutes. Start it again for a new one.\n"
 )
 WELCOME = (
     '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Console</title>'
@@ -128,15 +128,11 @@ class Guard:
         session = self._sessions.find(headers.cookies(COOKIE), active=navigates)
         if session is None:
             return nothing, None
-        if method == "POST" and headers.one("origin") not in self._origins:
+        if method == "POST" and headers.one("origin") != f"http://{headers.one('host')}":
             return nothing, session
         if method not in ("GET", "HEAD", "POST"):
             return PlainTextResponse("only GET and POST are answered\n", 405), session
         return None, session
-
-    @property
-    def _origins(self) -> Iterable[str]:
-        return tuple(f"http://{host}" for host in self._hosts)
 
     def _enter(self, scope: Scope, headers: _Headers) -> Response | None:
         """The cookie for whoever shows the token; it is in no address from then on.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import secrets
+import signal
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,7 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from heterofedsyn.console.app import make_app
 from heterofedsyn.console.pages import Role
-from heterofedsyn.console.sessions import Sessions
+from heterofedsyn.console.sessions import TOKEN_SECONDS, Sessions
 from heterofedsyn.errors import UsageError
 from heterofedsyn.site.log import PacedLog
 
@@ -27,6 +29,9 @@ HOST = "127.0.0.1"
 MOST_CONNECTIONS = 64
 HEAD_SECONDS = 10.0
 """In which the head of a request must have come."""
+
+RENEWAL = getattr(signal, "SIGUSR1", None)
+"""The signal by which whoever started a console asks for another address; not on Windows."""
 
 _WATCH_SECONDS = 2.0
 _OPENER = (
@@ -68,6 +73,7 @@ class Console:
         self._socket: socket.socket | None = None
         self._server: _Server | None = None
         self._stopped = False
+        self._renews = False
 
     def __enter__(self) -> Console:
         self._socket = self._stack.enter_context(_listening(self._asked_port))
@@ -121,6 +127,10 @@ class Console:
         if self._server is not None:
             self._server.should_exit = True
 
+    def renew(self) -> None:
+        """Have another address told soon; may be called from a signal handler."""
+        self._renews = True
+
     async def _serve(self, server: _Server, listener: socket.socket) -> None:
         watching = asyncio.create_task(self._watch())
         try:
@@ -129,13 +139,25 @@ class Console:
             watching.cancel()
 
     async def _watch(self) -> None:
-        """When a session is over, tell how to begin another."""
+        """When a session is over, or another address is wanted, tell how to begin one."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
+            if self._sessions.lapse():
+                self._log.write(_lapsed())
             if self._sessions.ended():
                 self._sessions.close()
                 self._log.write("the session is over")
+                self._renews = True
+            if self._renews:
+                self._renews = False
                 self._tell(self.invite())
+
+
+def _lapsed() -> str:
+    """That the address opens nothing any more, and how to get another."""
+    other = "start the console again" if RENEWAL is None else f"kill -USR1 {os.getpid()}"
+    minutes = TOKEN_SECONDS / 60
+    return f"nobody opened the address within {minutes:g} minutes; for a new one: {other}"
 
 
 @contextmanager

@@ -8,6 +8,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+TOKEN_SECONDS = 15 * 60.0
+"""In which a token must be shown."""
+
 IDLE_SECONDS = 30 * 60.0
 """Without a page asked for by a person, after which a session ends."""
 
@@ -44,19 +47,28 @@ class Sessions:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._token: str | None = None
+        self._token_until = 0.0
         self._session: Session | None = None
 
     def invite(self) -> str:
         """A new token, which can be shown once; one that was not shown is worth nothing now."""
         self._token = secrets.token_urlsafe(32)
+        self._token_until = self._clock() + TOKEN_SECONDS
         return self._token
 
+    def lapse(self) -> bool:
+        """Forget a token that nobody showed in time; whether there was one."""
+        if self._token is None or self._clock() <= self._token_until:
+            return False
+        self._token = None
+        return True
+
     def enter(self, token: str) -> Session | None:
-        """A session for whoever shows the token the first time."""
-        if self._token is None or not _same(token, self._token):
+        """A session for whoever shows the token in time, and the first time."""
+        now = self._clock()
+        if self._token is None or now > self._token_until or not _same(token, self._token):
             return None
         self._token = None
-        now = self._clock()
         cookie, form_token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._session = Session(cookie, form_token, now, now)
         return self._session
