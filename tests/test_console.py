@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import threading
 import time
@@ -14,12 +15,14 @@ from typing import Any
 import pytest
 
 from console_support import Caller, entered, heard, running, stranger
+from heterofedsyn._words import percent
 from heterofedsyn.cli.app import run
 from heterofedsyn.console import guard, serving, sessions
 from heterofedsyn.console.guard import NOTHING
 from heterofedsyn.console.inbox import key_of
 from heterofedsyn.console.sessions import Sessions
 from heterofedsyn.console.steward import steward
+from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.site.consent import recorded
@@ -69,6 +72,13 @@ def approve(caller: Caller, study: Study, page: str, **other: str) -> str:
     reply = caller.ask("studies/approve", form)
     assert reply.status == 303, reply.text
     return caller.ask(reply.place).text
+
+
+def charge(settings: SiteSettings, study: Study, cost: Budget, label: str = "all") -> None:
+    """A charge for a query of the study that nobody answered."""
+    cap, own = settings.cap, settings.study_cap
+    with Books.open(settings.folder, settings.anchor) as books:
+        books.charge(study.fingerprint, "0" * 64, label, cost, cap=cap, study_cap=own)
 
 
 def consents(settings: SiteSettings) -> list[str]:
@@ -335,7 +345,7 @@ def test_a_study_that_hides_answers_is_approved_only_among_confirmed_keys(tmp_pa
         caller = entered(address)
         shown = caller.ask(page).text
         assert "Roster" in shown
-        assert "If each answer is seen by itself" in shown
+        assert "the same if each answer is seen by itself" in shown
         assert "Approve this study" not in shown
         confirmed.save(own.folder)
         assert f"Approved by {WHO}" in approve(caller, study, page)
@@ -416,6 +426,59 @@ def test_ten_thousand_studies_wait_page_by_page(caller: Caller, settings: SiteSe
     assert "A large file" in caller.ask("studies").text
 
 
+def test_the_inbox_says_what_each_file_waits_for(caller: Caller, settings: SiteSettings) -> None:
+    put(settings, make_study(sites=("elmwood", "lakeside")), "new.toml")
+    put(settings, approved_study(settings, seed=2), "old.toml")
+    put(settings, make_study(about=About(expires="2020-01-31")), "late.toml")
+    put(settings, make_study(sites=("lakeside",)), "other.toml")
+    put(settings, make_study(epsilon=2.0), "large.toml")
+    (settings.folder / "inbox" / "words.toml").write_text("no study")
+    tally = (
+        "6 in the inbox: 1 waits for a decision, 1 was decided on before, 1 is expired, 1 is for "
+        "other sites, 1 cannot be approved, 1 cannot be read"
+    )
+    for page in ("", "studies"):
+        assert tally in caller.ask(page).text
+    text = caller.ask("studies").text
+    assert "asks elmwood, lakeside;" in text
+    assert "its last day was 2020-01-31" in text
+    assert "more than the cap per study" in text
+    for name in ("new", "late", "other", "large", "words"):
+        caller.ask("studies/remove", {"token": caller.token, "key": key_of(f"{name}.toml")})
+    assert "1 in the inbox: 1 was decided on before" in caller.ask("").text
+
+
+def test_a_study_that_used_all_it_may_has_a_full_bar(
+    caller: Caller, settings: SiteSettings
+) -> None:
+    study = approved_study(settings)
+    charge(settings, study, study.plan.budget)
+    now = caller.ask("").text
+    assert '<rect class="used" width="100.00"' in now
+    assert "All of what it may spend is used" in now
+    share = percent(study.plan.budget.rho / settings.cap.rho)
+    page = caller.ask(f"studies/decided/{key_of(study.fingerprint)}").text
+    assert f"may take up to {share} of all that this table may ever spend" in page
+    assert f"This study has taken {share} so far." in page
+    assert "Other studies have taken 0 % of it before" in page
+
+
+def test_words_of_experts_are_folded(caller: Caller, settings: SiteSettings) -> None:
+    study = approved_study(settings)
+    charge(settings, study, study.plan.budget)
+    waiting = put(settings, make_study(seed=3))
+    for page in ("", "studies", waiting, f"studies/decided/{key_of(study.fingerprint)}"):
+        text = caller.ask(page).text
+        open_text = re.sub(r"<details.*?</details>", "", text, flags=re.DOTALL)
+        assert not re.findall(r"\b(?:rho|sigma|flat|haar)\b", open_text), page
+
+
+def test_a_schema_is_told_from_a_study(caller: Caller, settings: SiteSettings) -> None:
+    data = settings.load_schema().to_toml().encode()
+    reply = caller.drop("study", data, "studies/drop", back="studies")
+    assert "this is a schema and no study" in caller.ask(reply.place).text
+
+
 def test_what_is_no_study_is_refused_and_not_kept(caller: Caller, settings: SiteSettings) -> None:
     for data in (b"", b"[x", b"\xff\xfe", b"a = 1\n"):
         reply = caller.drop("study", data, "studies/drop", back="studies")
@@ -439,6 +502,7 @@ def test_rows_are_counted_by_reason_and_marked_as_private(
         assert time.monotonic() < until
         time.sleep(0.05)
     assert "301 rows read, 1 do not fit" in shown
+    assert "being read" not in shown
     assert "computed from private rows: do not publish" in shown
     assert "1 unknown value" in shown
     assert "secret-value" not in shown
@@ -467,10 +531,8 @@ def test_the_ledger_shows_every_charge_and_the_agents_own_check(
     caller: Caller, settings: SiteSettings
 ) -> None:
     study = approved_study(settings)
-    with Books.open(settings.folder, settings.anchor) as books:
-        cost = study.plan.budget.split(1, 3)[0]
-        cap, own = settings.cap, settings.study_cap
-        books.charge(study.fingerprint, "0" * 64, "one-way <b>", cost, cap=cap, study_cap=own)
+    cost = study.plan.budget.split(1, 3)[0]
+    charge(settings, study, cost, "one-way <b>")
     assert read_checked(settings.folder) is None
     keep_checked(settings.folder, ["noise looks as it should"], now=NOW)
     text = caller.ask("ledger").text
@@ -484,10 +546,7 @@ def test_the_ledger_shows_every_charge_and_the_agents_own_check(
 
 def test_a_changed_receipt_does_not_hold(caller: Caller, settings: SiteSettings) -> None:
     study = approved_study(settings)
-    with Books.open(settings.folder, settings.anchor) as books:
-        cost = study.plan.budget.split(1, 3)[0]
-        cap, own = settings.cap, settings.study_cap
-        books.charge(study.fingerprint, "0" * 64, "one-way", cost, cap=cap, study_cap=own)
+    charge(settings, study, study.plan.budget.split(1, 3)[0], "one-way")
     caller.ask("receipts/sign", {"token": caller.token, "key": key_of(study.fingerprint)})
     (file,) = settings.receipts.glob("*.json")
     signed = caller.ask(f"receipts/file/{file.name}").text.encode()

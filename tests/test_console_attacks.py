@@ -23,7 +23,7 @@ from heterofedsyn.console.inbox import Inbox, key_of
 from heterofedsyn.console.pages import Do, Form, Visit
 from heterofedsyn.console.row_check import RowCheck
 from heterofedsyn.console.steward import steward
-from heterofedsyn.console.steward_studies import MOST_LISTED_BYTES
+from heterofedsyn.console.steward_lists import MOST_LISTED_BYTES
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.schema import Schema
 from heterofedsyn.site.settings import SiteSettings
@@ -78,6 +78,9 @@ def test_wrong_answers_show_no_group_that_was_hidden(
     first = caller.ask(page)
     seen, hidden = shown(first, study), heard(study, first)
     assert len(seen) == 6
+    listed = shown(caller.ask("studies"), study)
+    assert len(listed) == 1
+    assert listed < seen
     form = {**first.fields(), **hidden, "who": WHO}
     one, other = hidden
     answers = [{one: "0" * 8}, {other: "0" * 8}, {one: hidden[other], other: hidden[one]}]
@@ -222,8 +225,8 @@ def test_a_file_that_cannot_be_read_hides_no_other_and_can_be_taken_out(
     listed = caller.ask("studies")
     assert listed.status == 200
     assert listed.text.count("waits for a decision") == 6
-    assert listed.text.count("cannot be read") == 3
-    assert "9 in the inbox" in caller.ask("").text
+    assert listed.text.count(">cannot be read<") == 3
+    assert "9 in the inbox: 6 wait for a decision, 3 cannot be read" in caller.ask("").text
     for name in ("loop.toml", "nowhere.toml", "words.toml"):
         page = caller.ask(f"studies/waiting/{key_of(name)}")
         assert page.status == 200

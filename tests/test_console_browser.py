@@ -116,7 +116,7 @@ def test_the_whole_journey_of_a_steward(
         page.locator("#decided a").first.click()
         page.get_by_label("Who decides").fill("Ada")
         page.get_by_label("I mean it").check()
-        page.get_by_role("button", name="End it").click()
+        page.get_by_role("button", name="Take consent back").click()
         expect(page.locator(".said")).to_have_text(f"Consent to 'Falls {EVIL}' is withdrawn.")
         expect(page.locator("#standing")).to_contain_text("was withdrawn")
         seen.harmless()

@@ -16,6 +16,7 @@ from heterofedsyn._files import file_written_whole, read_whole, reason
 from heterofedsyn.console.noticing import Recent
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.protocol.study import MOST_STUDY_BYTES, Study
+from heterofedsyn.schema import Schema
 
 FOLDER = "inbox"
 ENDING = ".toml"
@@ -158,5 +159,18 @@ def _loaded(path: Path) -> Study | HeterofedsynError:
     try:
         return Study.load(path)
     except HeterofedsynError as error:
+        if _is_schema(path):
+            return UsageError(
+                "this is a schema and no study; ask the coordinator for the study's file, which "
+                "has the schema in it"
+            )
         text = str(error).removeprefix(f"{path}: ").replace(str(path), "the file")
         return UsageError(text)
+
+
+def _is_schema(path: Path) -> bool:
+    try:
+        Schema.load(path)
+    except HeterofedsynError:
+        return False
+    return True

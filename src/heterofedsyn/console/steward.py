@@ -9,9 +9,9 @@ from starlette.responses import Response
 from heterofedsyn.console import steward_ledger, steward_receipts, steward_studies
 from heterofedsyn.console.noticing import looks
 from heterofedsyn.console.pages import Form, Role, Visit
+from heterofedsyn.console.steward_lists import Lists
 from heterofedsyn.console.steward_site import OwnSite
 from heterofedsyn.errors import HeterofedsynError
-from heterofedsyn.site.balance import balances
 from heterofedsyn.site.ledger.agreement import LEDGER
 from heterofedsyn.site.ledger.locked import LOCKED
 from heterofedsyn.site.settings import SiteSettings
@@ -35,7 +35,7 @@ def steward(settings: SiteSettings) -> Role:
     def check_rows(visit: Visit, form: Form) -> Response:
         settings = site.settings()
         site.row_check.start(settings, settings.load_schema(), "the site's own schema")
-        visit.say("The rows are being read; this page shows what is found.")
+        visit.say("A check of the rows was started; what it finds stands on this page.")
         return visit.go("rows")
 
     return Role(
@@ -67,13 +67,15 @@ def _overview(visit: Visit, site: OwnSite) -> Response:
     """What goes on now, and what waits for the steward."""
     settings = site.settings()
     problem, gauges, lines = "", [], []
+    waiting = site.inbox.waiting()
+    tally = f"{len(waiting):,} in the inbox"
     try:
         account = site.account()
-        gauges = balances(settings, account)
+        gauges = steward_ledger.gauges(settings, account)
         lines = steward_ledger.running(site, account)
+        tally = Lists(site, account).tally(waiting)
     except HeterofedsynError as error:
         problem = str(error)
-    waiting = len(site.inbox.waiting())
     return visit.page(
         "steward_now.html",
         "Now",
@@ -82,7 +84,8 @@ def _overview(visit: Visit, site: OwnSite) -> Response:
         problem=problem,
         gauges=gauges,
         studies=lines,
-        waiting=waiting,
+        waiting=len(waiting),
+        tally=tally,
     )
 
 

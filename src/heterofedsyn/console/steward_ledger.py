@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from heterofedsyn._words import count
+from heterofedsyn._words import count, percent
 from heterofedsyn.console.inbox import key_of
 from heterofedsyn.console.pages import Show, Visit
+from heterofedsyn.console.steward_lists import share_words, used
 from heterofedsyn.console.steward_site import OwnSite
 from heterofedsyn.errors import HeterofedsynError
 from heterofedsyn.report.blocks import Facts, Table
@@ -24,6 +26,34 @@ PAGE = 200
 """Entries on one page."""
 
 MOST_RUNNING = 20
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """What is left under a cap: the share, in words, and in figures for who knows what they mean.
+
+    Attributes:
+        share: None where there is no cap.
+    """
+
+    share: float | None
+    words: str
+    figures: str
+
+
+def gauges(settings: SiteSettings, account: Account) -> list[Gauge]:
+    """What is left under the cap of the table, and under that for answers seen by themselves."""
+    (share, figures), *alone = balances(settings, account)
+    words = "of all that this table may ever spend is left"
+    found = [Gauge(share, f"{percent(share or 0.0)} {words}", figures)]
+    for share, figures in alone:
+        words = (
+            "there is no cap on what answers tell if each is seen by itself"
+            if share is None
+            else f"{percent(share)} is left of what answers may tell if each is seen by itself"
+        )
+        found.append(Gauge(share, words, figures))
+    return found
 
 
 def views(site: OwnSite) -> Mapping[str, Show]:
@@ -43,14 +73,13 @@ def running(site: OwnSite, account: Account) -> list[dict[str, object]]:
         with suppress(HeterofedsynError):  # what is damaged is told of where it matters
             study, consent = recorded(site.known, charged.study)
             title, cap = study.plan.said_about.shown_title, consent.rho
-        spent = account.spent_on(charged.study).rho
-        share = max(0.0, cap - spent) / cap if cap else None
+        share = used(account, charged.study, cap)
         found.append(
             {
                 "place": f"studies/decided/{key_of(charged.study)}",
                 "title": title,
                 "share": share,
-                "words": f"rho {spent:.4g}{f' of {cap:.4g}' if cap else ''} is spent",
+                "words": share_words(share),
                 "last": f"{charged.label}, {charged.when}",
                 "answers": f"{sum(one.query in answered for one in charges):,} of "
                 f"{count(len(charges), 'charged query', 'charged queries')} answered",
@@ -81,7 +110,7 @@ def _ledger(visit: Visit, site: OwnSite) -> Response:
     return visit.page(
         "steward_ledger.html",
         "Ledger",
-        gauges=balances(settings, account),
+        gauges=gauges(settings, account),
         table=table if lines else None,
         anchor=_anchor(settings, account),
         problem=problem,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heterofedsyn._words import aloud, count, sentence
+from heterofedsyn._words import aloud, percent, sentence
 from heterofedsyn.console.steward_site import OwnSite
 from heterofedsyn.console.study_words import words_of
 from heterofedsyn.errors import NotApproved
@@ -18,7 +18,7 @@ from heterofedsyn.hub.planning.preview import (
 from heterofedsyn.protocol.plan import Plan, protected
 from heterofedsyn.protocol.promised import promise
 from heterofedsyn.protocol.study import Study
-from heterofedsyn.report.blocks import Block, Facts, Section, Table, Text, Warn
+from heterofedsyn.report.blocks import Block, Facts, Folded, Section, Table, Text, Warn
 from heterofedsyn.report.chances import formula_of, guess_words, in_thousand, most_right
 from heterofedsyn.site.consent import check_schema
 from heterofedsyn.site.ledger.entries import Account
@@ -71,18 +71,18 @@ def _meaning(plan: Plan, settings: SiteSettings, account: Account) -> Section:
                 ("Trust", plan.trust),
             )
         ),
-        Text(sentence(f"{guess_words(rho, unit)} ({formula_of(rho)}, rho {rho:.4g})")),
+        Text(sentence(guess_words(rho, unit))),
     ]
+    figures = [("an attacker's chance", f"{rho:.4g}", formula_of(rho))]
     if plan.budget_alone != plan.budget:
         alone = plan.budget_alone.rho
-        blocks.append(
-            Text(
-                "If more sites collude than the study allows for, that is "
-                f"{in_thousand(most_right(alone))} (rho {alone:.4g})."
-            )
-        )
-    blocks += [Text(sentence(line)) for line in promise(plan)]
+        words = "If more sites collude than the study allows for, that is"
+        blocks.append(Text(f"{words} {in_thousand(most_right(alone))}."))
+        figures.append(("the same if more sites collude", f"{alone:.4g}", formula_of(alone)))
+    blocks += [Text(sentence(line)) for line in promise(plan, rho=False)]
     blocks += [Warn(line) for line in remarks(plan, settings, account)]
+    head = ("figure", "rho", "at most")
+    blocks.append(Folded(Table("where these chances come from", head, tuple(figures))))
     return Section("meaning", "What is promised, and against whom", tuple(blocks))
 
 
@@ -91,13 +91,13 @@ def _leaving(site: OwnSite, study: Study) -> Section:
     plan, shown = study.plan, site.foreseen(study)
     releases = tuple(map(tuple, release_lines(shown, plan)))
     fixed = Table(
-        f"Fixed in advance: {count(len(releases), 'release')}",
+        f"every release that is fixed in advance ({len(releases):,})",
         tuple(release_head(plan)),
         releases,
         words=2,
     )
     rounds = Table(
-        "All rounds",
+        "all rounds",
         tuple(ROUND_HEAD),
         tuple(map(tuple, round_lines(shown))),
         words=2,
@@ -113,19 +113,44 @@ def _leaving(site: OwnSite, study: Study) -> Section:
         "Consent is to the budget: this is what the method will ask, but the agent answers any "
         "statistic that the hub asks for within it."
     )
-    blocks = (Text(sentence(most_words(shown))), columns, rounds, fixed, Text(consent))
+    blocks = (
+        Text(sentence(most_words(shown))),
+        columns,
+        Text(consent),
+        Folded(rounds),
+        Folded(fixed),
+    )
     return Section("leaving", "What would leave", blocks)
 
 
 def _caps(plan: Plan, settings: SiteSettings, account: Account) -> Section:
+    """What share of the table's budget it may take, what is gone already, and the figures."""
     head = ("amount", "rho", f"epsilon at delta {settings.delta:g}")
+    rows = tuple(map(tuple, cap_lines(plan, settings, account)))
     blocks: list[Block] = [
-        Table("Against the caps", head, tuple(map(tuple, cap_lines(plan, settings, account))))
+        *(Text(sentence(line)) for line in _shares(plan, settings, account)),
+        Folded(Table("what is spent, against the caps", head, rows)),
     ]
     if lines := alone_lines(plan, settings, account):
         rows = tuple(map(tuple, lines))
-        blocks.append(Table("If each answer is seen by itself", head, rows))
+        blocks.append(Folded(Table("the same if each answer is seen by itself", head, rows)))
     return Section("caps", "What it may cost", tuple(blocks))
+
+
+def _shares(plan: Plan, settings: SiteSettings, account: Account) -> list[str]:
+    """The same in words: every figure is a share of all that the table may ever spend."""
+    cap, most = settings.cap.rho, plan.budget.rho
+    own = account.spent_on(plan.fingerprint).rho
+    others = account.spent.rho - own
+    left = max(0.0, cap - others - most)
+    lines = [
+        f"this study may take up to {percent(most / cap)} of all that this table may ever spend",
+        f"other studies have taken {percent(others / cap)} of it before; if this one takes all "
+        f"that it may, {percent(left / cap)} is left for others",
+    ]
+    if own:
+        lines.append(f"this study has taken {percent(own / cap)} so far")
+    return lines
 
 
 def _roster(plan: Plan, settings: SiteSettings, account: Account) -> list[Section]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
 
+from heterofedsyn._words import short
 from heterofedsyn.console.hidden_groups import HiddenGroups
 from heterofedsyn.console.inbox import Inbox, key_of
 from heterofedsyn.console.noticing import Recent
@@ -113,11 +114,11 @@ class OwnSite:
         """
         settings = self.settings()
         study, consent = recorded(settings, fingerprint)
-        good, words = True, f"approved by {consent.who} at {consent.when}"
+        good, words = True, f"it was approved by {consent.who} at {consent.when}"
         try:
             approved(settings, fingerprint, account, datetime.now(UTC))
         except HeterofedsynError as error:
-            good, words = False, str(error)
+            good, words = False, str(error).replace(f"study {short(fingerprint)}", "this study")
         return Decided(key_of(fingerprint), study, consent, good, words)
 
     def foreseen(self, study: Study) -> Preview:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from heterofedsyn._words import aloud, sentence, size
+from heterofedsyn._words import aloud, sentence
 from heterofedsyn.console.hidden_groups import GROUPS
 from heterofedsyn.console.inbox import Waiting, key_of
 from heterofedsyn.console.pages import Do, Form, Show, Visit, download
+from heterofedsyn.console.steward_lists import Lists
 from heterofedsyn.console.steward_prospect import sections_of
 from heterofedsyn.console.steward_site import Decided, OwnSite
 from heterofedsyn.errors import HeterofedsynError, UsageError
@@ -26,22 +26,8 @@ from heterofedsyn.site.ledger.entries import Account
 PAGE = 50
 """Studies on one page."""
 
-MOST_LISTED_BYTES = 2**16
-"""Of a file that a list reads; there may be many, and a study has kilobytes."""
-
 HIDDEN = "········"
 """Instead of a group that the page asks for."""
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A study in a list: its address, title, who asks or why it cannot be read, and its state."""
-
-    place: str
-    title: str
-    words: str
-    state: str
-    good: bool | None
 
 
 def views(site: OwnSite) -> Mapping[str, Show]:
@@ -68,52 +54,23 @@ def actions(site: OwnSite) -> Mapping[str, Do]:
 
 def _studies(visit: Visit, site: OwnSite) -> Response:
     """What waits, and what was decided."""
-    account = site.account()
+    lists = Lists(site, site.account())
     waiting, decided = site.inbox.waiting(), site.fingerprints()
     pages = max(1, -(-max(len(waiting), len(decided)) // PAGE))
     page = visit.number(pages)
     part = slice((page - 1) * PAGE, page * PAGE)
-    known = {*decided}
     return visit.page(
         "steward_studies.html",
         "Studies",
-        waiting=[_listed(one, site, known) for one in waiting[part]],
-        decided=[_listed_decided(each, site, account) for each in decided[part]],
+        waiting=[lists.waiting(one) for one in waiting[part]],
+        decided=[lists.decided(each) for each in decided[part]],
         many_waiting=len(waiting),
+        tally=lists.tally(waiting),
         many_decided=len(decided),
         page=page,
         pages=pages,
         inbox=site.inbox.folder,
     )
-
-
-def _listed(one: Waiting, site: OwnSite, known: set[str]) -> Listed:
-    place = f"studies/waiting/{one.key}"
-    if one.size > MOST_LISTED_BYTES:
-        words = f"{size(one.size)}, here since {one.when}"  # its name may tell of its fingerprint
-        return Listed(place, "A large file", words, "open it to read it", None)
-    try:
-        study = site.inbox.study(one)
-    except HeterofedsynError as error:
-        return Listed(place, "Not a study", f"{one.name}: {error}", "cannot be read", False)
-    plan = study.plan
-    words = f"epsilon {plan.epsilon:g}, {plan.trust} trust, here since {one.when}"
-    if study.fingerprint in known:
-        place = f"studies/decided/{key_of(study.fingerprint)}"
-        return Listed(place, study.plan.said_about.shown_title, words, "decided before", None)
-    return Listed(place, study.plan.said_about.shown_title, words, "waits for a decision", None)
-
-
-def _listed_decided(fingerprint: str, site: OwnSite, account: Account) -> Listed:
-    place = f"studies/decided/{key_of(fingerprint)}"
-    try:
-        found = site.decided(fingerprint, account)
-    except HeterofedsynError as error:
-        return Listed(place, fingerprint[:16], str(error), "cannot be read", False)
-    spent = account.spent_on(fingerprint).rho
-    words = f"rho {spent:.4g} of {found.consent.rho:.4g} is spent; {found.words}"
-    state = "is answered" if found.good else "is not answered"
-    return Listed(place, found.study.plan.said_about.shown_title, words, state, found.good)
 
 
 def _waiting(visit: Visit, site: OwnSite) -> Response:
@@ -239,7 +196,7 @@ def _check(visit: Visit, form: Form, site: OwnSite) -> Response:
     check_schema(settings, study)
     about = f"the schema of {study.plan.said_about.shown_title}"
     site.row_check.start(settings, study.encoding, about, study.plan)
-    visit.say("The rows are being read; this page shows what is found.")
+    visit.say("A check of the rows was started; what it finds stands on this page.")
     return visit.go(form.text("back"))
 
 

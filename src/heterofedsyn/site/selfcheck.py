@@ -12,6 +12,7 @@ import numpy as np
 
 from heterofedsyn._arrays import Exact, Integers
 from heterofedsyn._files import read_whole
+from heterofedsyn._words import count
 from heterofedsyn.errors import LedgerDisputed, LedgerUnavailable, PrivacyRefusal
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.goodness import gaussian_p_value, reuse_p_value, tails_p_value
@@ -126,7 +127,8 @@ def check_ledger(settings: SiteSettings, books: Books) -> Iterator[str]:
             books.kept(answered.query)
         except LedgerUnavailable as error:
             yield f"remark: {error}"
-    yield f"the ledger's {account.number + 1:,} entries hold, each answer was charged"
+    hold = count(account.number + 1, "entry holds", "entries hold")
+    yield f"the ledger's {hold}, each answer was charged"
 
 
 def keep_checked(folder: Path, lines: Sequence[str], *, now: datetime) -> None:
