@@ -7,8 +7,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -20,10 +22,11 @@ from heterofedsyn import FederatedSynthesizer
 from heterofedsyn._words import aloud
 from heterofedsyn.console import follower as following
 from heterofedsyn.console.coordinator import coordinator
+from heterofedsyn.console.coordinator_standing import standing
 from heterofedsyn.console.follower import Follower
 from heterofedsyn.console.planner import Planner, Setup
 from heterofedsyn.engines.nvflare.presence import Seen
-from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress
+from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress, State
 from heterofedsyn.engines.nvflare.study_run import StudyStatus
 from heterofedsyn.errors import EngineError, HeterofedsynError
 from heterofedsyn.exports import export
@@ -37,7 +40,7 @@ from heterofedsyn.schema import Schema
 from heterofedsyn.simulate.drafting import draft_plan
 from heterofedsyn.site.signing import Identity
 from invented import SCHEMA, patients
-from site_support import make_study
+from site_support import NOW, make_study
 
 pytestmark = pytest.mark.thorough
 
@@ -445,12 +448,68 @@ def test_sites_and_rounds_stand_on_the_page_of_a_study(tmp_path: Path) -> None:
             if "Job 77" in page:
                 break
             time.sleep(0.05)
-    assert "Job 77: RUNNING." in page
+    assert "It is running." in page
+    assert "heterofedsyn study run" not in page
     with session() as ask:
         status = ask(study)
     assert [line[2:] for line in status.lines] == [["answered", "waiting"], ["waiting", "-"]]
     for words in (*status.head, *(cell for line in status.lines for cell in line)):
         assert f">{words}<" in page
+
+
+LATER = datetime(2999, 1, 1, tzinfo=UTC)
+
+
+def said_of(study: Study, status: str, **progress: Any) -> StudyStatus:
+    known = Progress(study=study.fingerprint, **progress) if progress else None
+    return StudyStatus(study=study.fingerprint, job="7", status=status, progress=known)
+
+
+@pytest.mark.parametrize(
+    ("status", "progress", "state", "words"),
+    [
+        ("RUNNING", {}, "is running", "It is running."),
+        ("FINISHED:COMPLETED", {"state": State.DONE}, "is done", "not in this folder"),
+        ("FINISHED:EXECUTION_EXCEPTION", {}, "came to no release", "look at the hub's log"),
+        ("FINISHED:ABORTED", {}, "came to no release", "somebody stopped it"),
+        ("FINISHED:NEWER_WORD", {}, "came to no release", "ended without a result"),
+        (
+            "FINISHED:EXECUTION_EXCEPTION",
+            {"state": State.STOPPED, "message": "too few sites answered"},
+            "came to no release",
+            "It stopped: too few sites answered.",
+        ),
+    ],
+)
+def test_where_a_study_stands_is_one_verdict_in_plain_words(
+    status: str, progress: dict[str, Any], state: str, words: str
+) -> None:
+    study = make_study(PUBLIC, about=About(expires="2990-01-01"))
+    found = standing(study, said_of(study, status, **progress), (), NOW)
+    assert found.state == state
+    assert words in found.words
+    assert not re.search("[A-Z]{2}", found.words)
+    assert found.runnable == (state == "came to no release")
+    late = standing(study, said_of(study, status, **progress), (), LATER)
+    assert not late.runnable
+    assert ("expired" in late.words) == found.runnable
+    if state != "is running":
+        released = standing(study, said_of(study, status, **progress), ["stays"], LATER)
+        assert released.state == "came to a release"
+
+
+def test_a_study_that_nobody_can_be_asked_for_is_neither_sent_nor_run(
+    working: Caller, tmp_path: Path
+) -> None:
+    make_study(PUBLIC, about=About(expires="2001-01-01")).save(tmp_path / "old.toml")
+    make_study(PUBLIC).save(tmp_path / "new.toml")
+    asked = {name: working.ask(f"studies/{name}").text for name in ("old", "new")}
+    for words in ("heterofedsyn study run", "to every steward"):
+        assert words in asked["new"]
+        assert words not in asked["old"]
+    listed = working.ask("").text
+    assert ">is expired<" in listed
+    assert ">has no release yet<" in listed
 
 
 def test_only_the_page_of_a_study_keeps_the_federation_asked(
@@ -560,7 +619,7 @@ def test_sites_and_rounds_appear_without_a_reload(browser: Browser, tmp_path: Pa
     with running(role) as (_, address, _l), window(browser, address, "Studies") as seen:
         seen.page.goto(f"{address.partition('enter?')[0]}studies/falls")
         expect(seen.page.locator("#runs table")).to_contain_text("within 10 s")
-        expect(seen.page.locator("#runs")).to_contain_text("Job 77: RUNNING.")
+        expect(seen.page.locator("#runs")).to_contain_text("It is running.")
         seen.looks_well()
         seen.harmless()
 

@@ -82,13 +82,12 @@ class CoordinatorDesk:
             raise HTTPException(404)
         return self._releases.get((name, changed(folder)), lambda: load(folder))
 
-    def releases_of(self, study: Study) -> list[str]:
-        """The names of releases that came of a study."""
-        found = []
+    def released(self) -> dict[str, list[str]]:
+        """The names of releases by the fingerprint of the study that they came of."""
+        found: dict[str, list[str]] = {}
         for name in self.releases()[:MOST_KEPT]:
             with suppress(HeterofedsynError):  # it is told of on its own page
-                if self.release(name).run.study == study.fingerprint:
-                    found.append(name)
+                found.setdefault(self.release(name).run.study, []).append(name)
         return found
 
     def place(self, name: str, ending: str = "") -> Path:

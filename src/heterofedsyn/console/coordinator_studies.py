@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.responses import Response
 
@@ -12,8 +12,11 @@ from heterofedsyn._defaults import MOST_ROWS, PATIENCE
 from heterofedsyn._words import STUDY_TEXTS, aloud, sentence
 from heterofedsyn.console.coordinator_desk import CoordinatorDesk
 from heterofedsyn.console.coordinator_plan import TRUSTS, methods
+from heterofedsyn.console.coordinator_standing import standing
+from heterofedsyn.console.follower import Followed
 from heterofedsyn.console.pages import NEW_LINE, Do, Form, Show, Visit, download
 from heterofedsyn.console.study_words import words_of
+from heterofedsyn.engines.nvflare.study_run import StudyStatus
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.hub.planning.new_study import new_study, read_roster
 from heterofedsyn.hub.planning.preview import (
@@ -31,7 +34,7 @@ from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.plan import protected
 from heterofedsyn.protocol.promised import promise
 from heterofedsyn.protocol.study import Study
-from heterofedsyn.report.blocks import Section, Table, Text
+from heterofedsyn.report.blocks import Folded, Section, Table, Text
 from heterofedsyn.schema import Schema
 
 _WRITTEN = "what was written of a new study"
@@ -81,33 +84,27 @@ def actions(desk: CoordinatorDesk) -> Mapping[str, Do]:
 
 def _studies(visit: Visit, desk: CoordinatorDesk) -> Response:
     """Every study of the folder."""
-    now = datetime.now(UTC)
-    return visit.page(
-        "coordinator_studies.html",
-        "Studies",
-        studies=[
-            (name, study.plan.said_about.shown_title, *_words(study, now))
-            for name, study in desk.studies()
-        ],
-        folder=desk.folder,
-    )
+    now, released = datetime.now(UTC), desk.released()
+    found = []
+    for name, study in desk.studies():
+        status = None if desk.follower is None else desk.follower.known(study).status
+        where = standing(study, status, released.get(study.fingerprint, ()), now)
+        found.append((name, study.plan.said_about.shown_title, _words(study), where))
+    return visit.page("coordinator_studies.html", "Studies", studies=found, folder=desk.folder)
 
 
-def _words(study: Study, now: datetime) -> tuple[str, str]:
-    """What a study is, and why it can be asked no longer, if it cannot."""
+def _words(study: Study) -> str:
     plan = study.plan
-    words = f"epsilon {plan.epsilon:g}, {plan.trust} trust, {', '.join(plan.sites)}"
-    try:
-        plan.said_about.check_open(now)
-    except HeterofedsynError as error:
-        return words, str(error)
-    return words, ""
+    return f"epsilon {plan.epsilon:g}, {plan.trust} trust, asks {', '.join(plan.sites)}"
 
 
 def _study(visit: Visit, desk: CoordinatorDesk) -> Response:
-    """One study: what it says, what it promises, and what it asks of a site."""
+    """One study: where it stands, what it says and promises, and what it asks of a site."""
     name = visit.part("name")
     study = desk.study(name)
+    releases = desk.released().get(study.fingerprint, [])
+    followed = Followed() if desk.follower is None else desk.follower.look(study)
+    status = followed.status
     return visit.page(
         "coordinator_study.html",
         study.plan.said_about.shown_title,
@@ -116,33 +113,19 @@ def _study(visit: Visit, desk: CoordinatorDesk) -> Response:
         groups=list(enumerate(aloud(study.fingerprint).split(), start=1)),
         kit=desk.kit,
         folder=desk.folder,
-        **_running(study, desk),
-        over=_words(study, datetime.now(UTC))[1],
-        releases=desk.releases_of(study),
+        standing=standing(study, status, releases, datetime.now(UTC)),
+        problem=followed.problem,
+        asking=desk.follower is not None and status is None and not followed.problem,
+        status=status,
+        sites=None if status is None else _sites(status),
+        releases=releases,
     )
 
 
-def _running(study: Study, desk: CoordinatorDesk) -> dict[str, Any]:
-    """Sites and rounds as the federation says, where there is a kit to ask it with."""
-    if desk.follower is None:
-        return {"sites": None, "running": "", "problem": ""}
-    found = desk.follower.look(study)
-    if found.status is None:
-        waiting = "" if found.problem else "The federation is being asked; reload to see more."
-        return {"sites": None, "running": waiting, "problem": found.problem}
-    status = found.status
-    words = [f"Job {status.job}: {status.status}." if status.job else "It was not run yet."]
-    if status.progress is not None:
-        words.append(
-            sentence(": ".join(filter(None, (status.progress.state, status.progress.message))))
-        )
-    table = Table(
-        "As the federation says",
-        tuple(status.head),
-        tuple(map(tuple, status.lines)),
-        len(status.head),
-    )
-    return {"sites": table, "running": " ".join(words), "problem": ""}
+def _sites(status: StudyStatus) -> Table:
+    """Sites and rounds as the federation says."""
+    head = tuple(status.head)
+    return Table("As the federation says", head, tuple(map(tuple, status.lines)), len(head))
 
 
 def _sections(study: Study) -> list[Section]:
@@ -161,13 +144,19 @@ def _sections(study: Study) -> list[Section]:
     leaves = (
         Text(sentence(most_words(shown))),
         Table(
-            "About each column, at most", tuple(COLUMN_HEAD), tuple(map(tuple, column_lines(shown)))
+            "About each column, at most",
+            tuple(COLUMN_HEAD),
+            tuple(map(tuple, column_lines(shown))),
+            words=4,
+            longest=200,
         ),
-        Table(
-            "All rounds, of one site",
-            tuple(ROUND_HEAD),
-            tuple(map(tuple, round_lines(shown))),
-            words=2,
+        Folded(
+            Table(
+                "all rounds, of one site",
+                tuple(ROUND_HEAD),
+                tuple(map(tuple, round_lines(shown))),
+                words=2,
+            )
         ),
     )
     return [
@@ -175,7 +164,7 @@ def _sections(study: Study) -> list[Section]:
         Section(
             "promise",
             "What a steward is promised",
-            tuple(Text(sentence(line)) for line in promise(plan)),
+            tuple(Text(sentence(line)) for line in promise(plan, rho=False)),
         ),
         Section("leaves", "What it asks of a site", leaves),
         *_roster(study),

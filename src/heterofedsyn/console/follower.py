@@ -72,6 +72,11 @@ class Follower:
                 Thread(target=self._work, daemon=True).start()
             return self._found.get(study.fingerprint, Followed())
 
+    def known(self, study: Study) -> Followed:
+        """The same, of a study that nobody need follow."""
+        with self._lock:
+            return self._found.get(study.fingerprint, Followed())
+
     def still_here(self) -> None:
         """A page is open."""
         self._seen = time.monotonic()
