@@ -20,7 +20,7 @@ from heterofedsyn.console.coordinator import coordinator
 from heterofedsyn.console.guard import NOTHING
 from heterofedsyn.console.hidden_groups import KEY, MOST_WRONG
 from heterofedsyn.console.inbox import Inbox, key_of
-from heterofedsyn.console.pages import Do, Form, Visit
+from heterofedsyn.console.pages import Do, Form, Visit, download
 from heterofedsyn.console.row_check import RowCheck
 from heterofedsyn.console.steward import steward
 from heterofedsyn.console.steward_lists import MOST_LISTED_BYTES
@@ -274,7 +274,8 @@ def test_letters_that_a_terminal_or_page_obeys_are_escaped(
     (inbox(settings) / evil).write_text("no study")
     for page in ("studies", f"studies/waiting/{key_of(evil)}"):
         text = caller.ask(page).text
-        assert "a\\x1b[2J\\u202egpj.\\u200b\\x07&lt;b&gt;.toml" in text
+        assert ">a\\x1b[2J\\u202egpj.\\u200b\\x07&lt;b&gt;.toml" in text
+        assert str(settings.folder / "inbox" / "a") not in text
         assert not {*text} & {"\x1b", "\u202e", "\u200b", "\x07"}
 
 
@@ -311,11 +312,20 @@ def test_no_form_does_anything_without_the_token_of_its_session(
         assert done == [*noted.actions]
 
 
+def test_a_download_is_named_by_plain_letters_whatever_it_is_called() -> None:
+    for name in ('a"; filename="b.html', "a\r\nx-evil: 1", "a\u202egpj.exe", "../../b", "ä b;c"):
+        told = download(b"x", name).headers["content-disposition"]
+        assert re.fullmatch(r'attachment; filename="[A-Za-z0-9._-]+"', told), told
+
+
 def test_only_receipts_are_downloaded(caller: Caller, settings: SiteSettings) -> None:
     settings.receipts.mkdir(exist_ok=True)
     name = f"{'0' * 32}-1.json"
     (settings.receipts / name).write_text("{}")
-    assert caller.ask(f"receipts/file/{name}").text == "{}"
+    reply = caller.ask(f"receipts/file/{name}")
+    assert reply.text == "{}"
+    assert reply.headers["content-disposition"] == f'attachment; filename="{name}"'
+    assert reply.headers["content-type"] == "application/json"
     for other in ("notes.json", f"{name}.bak", f".{name}", f"{'f' * 31}-1.json"):
         (settings.receipts / other).write_text("not for a page")
         assert caller.ask(f"receipts/file/{other}").status == 404

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from heterofedsyn._files import file_written_whole, read_whole, reason
 from heterofedsyn.console.noticing import Recent
-from heterofedsyn.errors import HeterofedsynError, UsageError
+from heterofedsyn.errors import HeterofedsynError, UsageError, plain
 from heterofedsyn.protocol.study import MOST_STUDY_BYTES, Study
 from heterofedsyn.schema import Schema
 
@@ -164,7 +164,8 @@ def _loaded(path: Path) -> Study | HeterofedsynError:
                 "this is a schema and no study; ask the coordinator for the study's file, which "
                 "has the schema in it"
             )
-        text = str(error).removeprefix(f"{path}: ").replace(str(path), "the file")
+        place = plain(str(path))
+        text = str(error).removeprefix(f"{place}: ").replace(place, "the file")
         return UsageError(text)
 
 

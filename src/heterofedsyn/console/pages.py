@@ -182,7 +182,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    environment.filters["fit"] = drawing.short
+    environment.filters["fit"] = _fitting
     environment.filters["sentence"] = sentence
     return environment
 
@@ -191,4 +191,9 @@ def _shown(value: object) -> object:
     """Text of others as a page may show it; jinja2 escapes what HTML would obey."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
-    return drawing.short(plain(value[: 2 * MOST_LETTERS]), MOST_LETTERS)
+    return _fitting(value, MOST_LETTERS)
+
+
+def _fitting(text: str, most: int) -> str:
+    """Text of no more letters than so many; those that one would not see are written out."""
+    return drawing.short(plain(str(text)[: 2 * MOST_LETTERS]), most)
