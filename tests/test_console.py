@@ -440,7 +440,7 @@ def test_the_inbox_says_what_each_file_waits_for(caller: Caller, settings: SiteS
     for page in ("", "studies"):
         assert tally in caller.ask(page).text
     text = caller.ask("studies").text
-    assert "asks elmwood, lakeside;" in text
+    assert "Asks elmwood, lakeside;" in text
     assert "its last day was 2020-01-31" in text
     assert "more than the cap per study" in text
     for name in ("new", "late", "other", "large", "words"):

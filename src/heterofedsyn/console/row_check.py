@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock, Thread
 
-from heterofedsyn._words import Pace
+from heterofedsyn._words import Pace, sentence
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.protocol.plan import Plan
 from heterofedsyn.report.blocks import Block, Section, Table, Text, Warn
@@ -85,7 +85,7 @@ class RowCheck:
         source = open_source(settings.source)
         fitted = fit_rows(settings, source, schema, plan, Pace(self._hear))
         checked = fitted.checked
-        blocks: list[Block] = [Text(counted_said(checked))]
+        blocks: list[Block] = [Text(sentence(counted_said(checked)))]
         try:
             fitted.check(Tolerance())
         except HeterofedsynError as error:
@@ -98,7 +98,7 @@ class RowCheck:
             blocks.append(Table("Rules that rows break", ("rule", "rows"), rows, longest=300))
         if fitted.hint is not None:
             blocks.append(Text(f"Remark: {fitted.hint}"))
-        blocks.append(Text(fitted.keep()))
+        blocks.append(Text(sentence(fitted.keep())))
         return tuple(blocks)
 
     def _hear(self, text: str) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from heterofedsyn._words import count, percent
+from heterofedsyn._words import count
 from heterofedsyn.console.inbox import key_of
 from heterofedsyn.console.pages import Show, Visit
-from heterofedsyn.console.steward_lists import share_words, used
+from heterofedsyn.console.steward_lists import part_words, share_words, used
 from heterofedsyn.console.steward_site import OwnSite
 from heterofedsyn.errors import HeterofedsynError
 from heterofedsyn.report.blocks import Facts, Table
@@ -44,13 +44,13 @@ class Gauge:
 def gauges(settings: SiteSettings, account: Account) -> list[Gauge]:
     """What is left under the cap of the table, and under that for answers seen by themselves."""
     (share, figures), *alone = balances(settings, account)
-    words = "of all that this table may ever spend is left"
-    found = [Gauge(share, f"{percent(share or 0.0)} {words}", figures)]
+    words = "of what this table may ever spend is left"
+    found = [Gauge(share, f"{part_words(share or 0.0)} {words}", figures)]
     for share, figures in alone:
         words = (
             "there is no cap on what answers tell if each is seen by itself"
             if share is None
-            else f"{percent(share)} is left of what answers may tell if each is seen by itself"
+            else f"{part_words(share)} is left of what answers may tell if each is seen by itself"
         )
         found.append(Gauge(share, words, figures))
     return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 
-from heterofedsyn._words import aloud, percent, size
+from heterofedsyn._words import aloud, percent, sentence, size
 from heterofedsyn.console.inbox import Waiting, key_of
 from heterofedsyn.console.steward_site import OwnSite
 from heterofedsyn.errors import HeterofedsynError
@@ -84,7 +84,7 @@ class Lists:
             place = f"studies/decided/{key_of(study.fingerprint)}"
         good = None if state in (State.WAITS, State.DECIDED) else False
         words = "; ".join(filter(None, (why, self._about(study), f"here since {one.when}")))
-        return Listed(place, study.plan.said_about.shown_title, words, label, good)
+        return Listed(place, study.plan.said_about.shown_title, sentence(words), label, good)
 
     def decided(self, fingerprint: str) -> Listed:
         """A study that consent was given to once."""
@@ -96,7 +96,8 @@ class Lists:
         share = used(self._account, fingerprint, found.consent.rho)
         words = f"{found.words}; {share_words(share)}; {self._about(found.study)}"
         state = "is answered" if found.good else "is not answered"
-        return Listed(place, found.study.plan.said_about.shown_title, words, state, found.good)
+        title = found.study.plan.said_about.shown_title
+        return Listed(place, title, sentence(words), state, found.good)
 
     def _about(self, study: Study) -> str:
         """Whom it asks and what for, and a group of its fingerprint that no page asks for."""
@@ -140,5 +141,13 @@ def share_words(share: float | None) -> str:
     """The same in words."""
     if not share:
         return "nothing of what it may spend is used"
-    part = "all" if share > 1 - 1e-9 else percent(share)
-    return f"{part} of what it may spend is used"
+    return f"{part_words(share)} of what it may spend is used"
+
+
+def part_words(share: float) -> str:
+    """A share, or that it is the whole.
+
+    >>> part_words(0.25), part_words(1.0)
+    ('25.0 %', 'all')
+    """
+    return "all" if share > 1 - 1e-9 else percent(share)
