@@ -132,16 +132,33 @@ def gathered(session: Session, wait: float, quorum: int = 3) -> list[Course]:
 
 def test_a_study_that_lacks_sites_says_which_and_what_to_do() -> None:
     with pytest.raises(EngineError) as refused:
-        gathered(Session("elmwood", "lakeside"), 0.0)
+        gathered(Session("elmwood", "lakewide"), 0.0)
     said = str(refused.value)
     for words in (
         "1 of 3 sites are connected and the study needs 3",
         "nobody is connected as 'kingsbridge'",
-        "nobody is connected as 'lakside' (did you mean 'lakeside'?)",
+        "nobody is connected as 'lakside' (did you mean 'lakewide'?)",
         "make it with `study new`",
         "ask kingsbridge to start the engine",
     ):
         assert words in said
+
+
+def test_a_study_that_surely_names_a_site_wrongly_ends_at_once() -> None:
+    with pytest.raises(UsageError) as refused:
+        gathered(Session("elmwood", "lakeside"), 600.0)
+    said = str(refused.value)
+    assert "nobody is connected as 'lakside' (did you mean 'lakeside'?)" in said
+    assert "`study new`" in said
+    assert "kingsbridge" not in said
+
+
+@given(st.sampled_from("abc123"), st.sampled_from("abc123"))
+def test_sites_that_are_numbered_or_lettered_are_taken_for_no_slip(one: str, other: str) -> None:
+    for stem in ("site-", "site", "ward_"):
+        heard = {f"{stem}{other}": 9.0}
+        found = Sightings((f"{stem}{one}",)).look(heard, 10.0)
+        assert found.mistyped == ()
 
 
 def test_a_study_goes_on_without_others_if_its_quorum_is_there() -> None:

@@ -13,6 +13,10 @@ HEARD_SECONDS = 30.0
 """After which a site counts as away; engines are heard every ten seconds."""
 
 
+_LEAST_LETTERS = 6
+"""Of a name in which a letter more or less is no name of another site."""
+
+
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """A site of a study, as the server sees its engine.
 
@@ -54,10 +58,43 @@ class Presence(msgspec.Struct, frozen=True):
         """The sites that are not."""
         return tuple(seen for seen in self.sites if not seen.connected)
 
+    @property
+    def mistyped(self) -> tuple[tuple[str, str], ...]:
+        """Names that nobody has, each with the connected site that is surely meant."""
+        return tuple(
+            (seen.site, other)
+            for seen in self.missing
+            if seen.last_seen is None
+            for other in self.others
+            if _slip(seen.site, other)
+        )
+
     def hint(self, site: str) -> str:
         """Whom a name may mean that nobody has connected by: a slip of the finger, perhaps."""
         close = closest(site, self.others)
         return "" if close is None else f"did you mean {close!r}?"
+
+
+def _slip(one: str, other: str) -> bool:
+    """Whether two names are hardly those of two sites: a letter is missing, or two changed places.
+
+    Another letter in the place of one is no slip, nor is a digit: such names are given on purpose.
+
+    >>> _slip("lakside", "lakeside"), _slip("lakesied", "lakeside"), _slip("Lakeside", "lakeside")
+    (True, True, True)
+    >>> _slip("ward-a", "ward-b"), _slip("site-1", "site-12"), _slip("east", "eastm")
+    (False, False, False)
+    """
+    less, more = sorted((one.casefold(), other.casefold()), key=len)
+    if len(less) < _LEAST_LETTERS:
+        return less == more
+    shorter = {more[:i] + more[i + 1 :] for i, letter in enumerate(more) if not letter.isdigit()}
+    turned = {
+        less[:i] + less[i + 1] + less[i] + less[i + 2 :]
+        for i in range(len(less) - 1)
+        if less[i : i + 2].isalpha()
+    }
+    return less == more or less in shorter or more in turned
 
 
 class Sightings:

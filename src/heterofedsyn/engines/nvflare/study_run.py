@@ -36,6 +36,7 @@ START_SECONDS = 120.0
 """In which a server starts a job of sites that are connected."""
 
 _PRESENCE_EVERY = 5
+_ANOTHER = "with the right names the study is another: make it with `study new`"
 
 
 class Stage(StrEnum):
@@ -263,11 +264,22 @@ def _gather(
         yield now
         if not presence.missing:
             return now
+        if presence.mistyped:
+            raise UsageError(_mistyped(presence))
         if time.monotonic() >= until:
             if len(presence.connected) >= now.quorum:
                 return now
             raise EngineError(_too_few(presence, now.quorum))
         time.sleep(LOOK_AGAIN)
+
+
+def _mistyped(presence: Presence) -> str:
+    """That a study names a site wrongly, so that waiting is in vain."""
+    names = "; ".join(
+        f"nobody is connected as {site!r} (did you mean {other!r}?)"
+        for site, other in presence.mistyped
+    )
+    return f"{names}; {_ANOTHER}, and have it approved again"
 
 
 def _too_few(presence: Presence, quorum: int) -> str:
@@ -283,7 +295,7 @@ def _too_few(presence: Presence, quorum: int) -> str:
     ]
     away = [seen.site for seen in presence.missing if not presence.hint(seen.site)]
     if len(away) < len(presence.missing):
-        words.append("with the right names the study is another: make it with `study new`")
+        words.append(_ANOTHER)
     if away:
         words.append(
             f"ask {', '.join(away)} to start the engine, or to see what `site doctor` says"
