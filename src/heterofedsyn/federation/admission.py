@@ -210,12 +210,25 @@ def refuse_name(kit: Path, name: str, *, refused: bool = True) -> None:
 def _find_root(federation: str) -> Path:
     places = (Path(federation, ROOT), Path(ROOT))
     for place in places:
-        if _is_root(place):
+        if _is_root(place) and federation_of(place) == federation:
             return place
+    there = [federation_of(place) for place in roots_here()]
+    if there:
+        raise UsageError(
+            f"the request asks for federation {federation!r}, and here is "
+            f"{', '.join(map(repr, there))}; if the name was mistyped, the site joins anew with "
+            "the right one; else name the folder of its root key with --root"
+        )
     raise UsageError(
         f"the root key of {federation!r} is neither in {places[0]} nor in {places[1]}; name its "
         "folder with --root"
     )
+
+
+def roots_here() -> list[Path]:
+    """The folders of all roots here."""
+    here = Path()
+    return [place for place in (here / ROOT, *sorted(here.glob(f"*/{ROOT}"))) if _is_root(place)]
 
 
 def only_root() -> Path:
@@ -224,8 +237,7 @@ def only_root() -> Path:
     Raises:
         UsageError: if there is none, or several.
     """
-    here = Path()
-    found = [place for place in (here / ROOT, *here.glob(f"*/{ROOT}")) if _is_root(place)]
+    found = roots_here()
     if len(found) != 1:
         many = "no root key" if not found else "several root keys"
         raise UsageError(f"found {many} here; name the folder of one with --root")
