@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import email.utils
+import errno
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE
 from heterofedsyn.federation.finding import Finding, judged, ok, unknown, wrong
@@ -16,7 +19,9 @@ from heterofedsyn.federation.party import Party
 MOST_APART = 60.0
 """Seconds between the hub's clock and this one."""
 
-_SECONDS = 10.0
+SECONDS = 10.0
+"""For the whole of it, however slowly the other side speaks."""
+
 _MOST_BYTES = 2**14
 
 
@@ -33,10 +38,11 @@ def check_hub(party: Party) -> Iterator[Finding]:
     except OSError:
         yield wrong("hub reachable", "the kit's certificates are damaged", RENEW)
         return
-    began = time.time()
+    began, until = time.time(), time.monotonic() + SECONDS
     try:
         with (
-            socket.create_connection((party.host, party.port), timeout=_SECONDS) as plain,
+            socket.create_connection((party.host, party.port), timeout=SECONDS / 2) as plain,
+            _cut_off(plain, until),
             context.wrap_socket(plain, server_hostname=party.host) as secured,
         ):
             said = _date(secured, party.host)
@@ -61,6 +67,35 @@ def check_hub(party: Party) -> Iterator[Finding]:
         return
     yield ok("hub reachable", f"{where}, with certificates on both sides")
     yield _clock(said, began)
+
+
+@contextmanager
+def _cut_off(plain: socket.socket, until: float) -> Iterator[None]:
+    """End a connection at a moment, in whatever it is.
+
+    Raises:
+        TimeoutError: if it came to that.
+    """
+    cut = threading.Event()
+    with plain.dup() as same:
+
+        def end() -> None:
+            cut.set()
+            with suppress(OSError):  # the other side was faster
+                same.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(until - time.monotonic(), end)
+        timer.start()
+        try:
+            yield
+        except OSError:
+            if not cut.is_set():
+                raise
+        finally:
+            timer.cancel()
+            timer.join()
+    if cut.is_set():
+        raise TimeoutError(errno.ETIMEDOUT, f"no whole answer within {SECONDS:.0f} s")
 
 
 def _date(secured: ssl.SSLSocket, host: str) -> str | None:
