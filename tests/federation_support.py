@@ -22,7 +22,7 @@ from heterofedsyn.federation.doctor import examine
 from heterofedsyn.federation.finding import Finding
 from heterofedsyn.federation.founding import Founded, new_federation
 from heterofedsyn.federation.joining import join, unpack_kit
-from heterofedsyn.federation.party import Party
+from heterofedsyn.federation.party import Party, as_owner
 from heterofedsyn.federation.services import services
 from heterofedsyn.site.create import create_site
 from heterofedsyn.site.settings import SiteSettings
@@ -38,7 +38,7 @@ class Answering(threading.Thread):
 
     def __init__(self, certificate: Path, root: Path, port: int) -> None:
         super().__init__(daemon=True)
-        self.ahead = 0.0
+        self.ahead = self.drip = 0.0
         self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(root))
         self._context.verify_mode = ssl.CERT_REQUIRED
         self._context.load_cert_chain(certificate, certificate.with_suffix(".key"))
@@ -51,16 +51,41 @@ class Answering(threading.Thread):
                 plain, _ = self._listening.accept()
             except OSError:
                 return
-            with suppress(OSError), plain, self._context.wrap_socket(plain, True) as secured:
-                secured.recv(4_096)
-                date = email.utils.formatdate(time.time() + self.ahead, usegmt=True)
-                secured.sendall(f"HTTP/1.1 426 Upgrade Required\r\nDate: {date}\r\n\r\n".encode())
+            threading.Thread(target=self._speak, args=(plain,), daemon=True).start()
+
+    def _speak(self, plain: socket.socket) -> None:
+        with suppress(OSError), plain, self._context.wrap_socket(plain, True) as secured:
+            secured.recv(4_096)
+            date = email.utils.formatdate(time.time() + self.ahead, usegmt=True)
+            answer = f"HTTP/1.1 426 Upgrade Required\r\nDate: {date}\r\n\r\n".encode()
+            for letter in answer:
+                secured.sendall(bytes([letter]))
+                time.sleep(self.drip)
 
     def close(self) -> None:
         """Let go of the port, even while the thread waits for somebody."""
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         self.join(10)
+
+
+class Engine:
+    """What a machine shows of an engine: a process of its user with its kit, and a connection."""
+
+    def __init__(self, party: Party) -> None:
+        with as_owner(party.kit):
+            self.connection = socket.socket()
+        self.connection.connect(("127.0.0.1", party.port))
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", "read -r _", str(party.kit / "startup")],
+            stdin=subprocess.PIPE,
+            user=party.kit.stat().st_uid if AS_ROOT else None,
+        )
+
+    def end(self) -> None:
+        self.connection.close()
+        self._process.kill()
+        self._process.communicate()
 
 
 @dataclass
@@ -72,6 +97,7 @@ class Machine:
     party: Party
     settings: SiteSettings
     answering: Answering | None = None
+    engine: Engine | None = None
 
     def answer(self, certificate: Path | None = None) -> None:
         """Answer on the hub's port, with the hub's certificate unless another is given."""
@@ -85,6 +111,17 @@ class Machine:
         if self.answering is not None:
             self.answering.close()
         self.answering = None
+
+    def run_engine(self) -> None:
+        """Let the engine run, anew if it does."""
+        self.end_engine()
+        self.engine = Engine(self.party)
+
+    def end_engine(self) -> None:
+        """Let it run no more."""
+        if self.engine is not None:
+            self.engine.end()
+        self.engine = None
 
     @property
     def units(self) -> Path:
@@ -150,6 +187,8 @@ def machine() -> Iterator[Machine]:
         made = Machine(root, founded, party, settings)
         ends.callback(made.silence)
         made.answer()
+        ends.callback(made.end_engine)
+        made.run_engine()
         yield made
 
 
@@ -194,7 +233,7 @@ def opened(path: Path, mode: int) -> Callable[[], None]:
 def made(path: Path) -> Callable[[], None]:
     """Make a folder; returns what takes it back."""
     path.mkdir()
-    return path.rmdir
+    return lambda: shutil.rmtree(path, ignore_errors=True)
 
 
 def void(_: object) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 
+from heterofedsyn._defaults import SITE_OF_KIT
 from heterofedsyn._files import file_written_whole
 from heterofedsyn.schema import Schema
 from test_docs import blocks
@@ -171,7 +172,7 @@ class Federation:
     def site(self, name: str, rows: pa.Table, schema: Schema) -> None:
         """A site with these rows, set up by the guide."""
         folder = self.folder(name)
-        for part in ("rows", "anchor"):
+        for part in ("agent", "rows", "anchor"):
             (folder / part).mkdir()
         schema.save(folder / "rows" / "schema.toml")
         pyarrow.parquet.write_table(rows, folder / "rows" / "rows.parquet")
@@ -199,7 +200,7 @@ class Federation:
         for site in sites:
             if f"{site} {AGENT}" in self.processes:
                 self.end(f"{site} {AGENT}")
-            command = [sys.executable, str(script), str(self.folder(site) / "site")]
+            command = [sys.executable, str(script), str(self.folder(site) / SITE_OF_KIT)]
             command += [] if seed is None else [str(seed)]
             self.spawn(f"{site} {AGENT}", command, self.environment())
         for site in sites:
@@ -264,7 +265,7 @@ class Federation:
             return set()
 
     def ledger(self, site: str) -> dict[str, object]:
-        folder = str(self.folder(site) / "site")
+        folder = str(self.folder(site) / SITE_OF_KIT)
         found: dict[str, object] = json.loads(
             self.command(
                 [str(BIN / "heterofedsyn"), "site", "ledger", "--json", "--folder", folder], site

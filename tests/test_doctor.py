@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from federation_support import AS_ROOT, Machine, admitted, changed, made, opened
 from heterofedsyn.cli.app import run
 from heterofedsyn.engines.nvflare.hardening import AUTHORIZATION_FILE, RESOURCES_FILE
 from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE, make_root
+from heterofedsyn.federation import engine_checks, hub_checks
 from heterofedsyn.federation.joining import BEFORE, unpack_kit
 from heterofedsyn.federation.kit_checks import KEY
 
@@ -27,7 +29,9 @@ pytestmark = [pytest.mark.thorough, pytest.mark.timeout(120)]
 def site(federated_site: Machine) -> Iterator[Machine]:
     other = federated_site.root / "other"
     make_root("hospitals", "localhost", federated_site.party.port, other)
-    yield federated_site
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_checks, "CONNECT_SECONDS", 0.0)
+        yield federated_site
     shutil.rmtree(other)
 
 
@@ -97,6 +101,7 @@ def one_user(site: Machine) -> Undo:
     """The engine's user becomes the agent's."""
     agent, engine = site.party.agent, site.party.engine
     numbers = [subprocess.check_output(["id", "-u", name], text=True) for name in (agent, engine)]
+    site.end_engine()  # a user of a process stays as it is
     # With its home elsewhere: usermod hands over what lies there.
     subprocess.run(["usermod", "--home", "/nonexistent", engine], check=True)
 
@@ -105,13 +110,18 @@ def one_user(site: Machine) -> Undo:
         subprocess.run(command, check=True, capture_output=True)
 
     become(numbers[0])
-    return lambda: become(numbers[1])
+
+    def undo() -> None:
+        become(numbers[1])
+        site.run_engine()
+
+    return undo
 
 
 def somebody_in_the_group(site: Machine) -> Undo:
     subprocess.run(["usermod", "--append", "--groups", site.party.group, "nobody"], check=True)
     return lambda: subprocess.run(
-        ["gpasswd", "--delete", "nobody", site.party.group], check=True, capture_output=True
+        ["gpasswd", "--delete", "nobody", site.party.group], check=False, capture_output=True
     )
 
 
@@ -137,21 +147,48 @@ def clock_apart(site: Machine) -> Undo:
     return site.answer
 
 
+def engine_that_ended(site: Machine) -> Undo:
+    site.end_engine()
+    return site.run_engine
+
+
+def engine_without_a_hub(site: Machine) -> Undo:
+    assert site.engine is not None
+    site.engine.connection.close()
+    return site.run_engine
+
+
+def agent_owns_the_folder(site: Machine) -> Undo:
+    shutil.chown(site.party.folder, site.party.agent)
+    return lambda: shutil.chown(site.party.folder, "root")
+
+
+def root_owns(*paths: Callable[[Machine], Path]) -> Callable[[Machine], Undo]:
+    def plant(site: Machine) -> Undo:
+        places = [path(site) for path in paths]
+        for place in places:
+            os.chown(place, 0, 0)
+        return lambda: [shutil.chown(place, site.party.agent) for place in places]
+
+    return plant
+
+
 def drop_in(site: Machine) -> Undo:
     place = site.units / f"{site.party.prefix}-agent.service.d"
     place.mkdir()
     (place / "network.conf").write_text("[Service]\nPrivateNetwork=no\n")
-    return lambda: shutil.rmtree(place)
+    return lambda: shutil.rmtree(place, ignore_errors=True)
 
 
-def site_file(name: str, mode: int) -> Callable[[Machine], Undo]:
-    return lambda site: opened(site.party.site / name, mode)
+def within_reach(**modes: int) -> Callable[[Machine], Undo]:
+    """Files of the site, and the folders above, are open by one careless command each."""
 
+    def plant(site: Machine) -> Undo:
+        above = opened(site.party.agent_folder, 0o711)
+        undo = [opened(site.party.site / name, mode) for name, mode in modes.items()]
+        return lambda: [back() for back in (above, *undo)]
 
-def key_within_reach(site: Machine) -> Undo:
-    """Folder and file are open by one careless command each."""
-    folder, key = opened(site.party.site, 0o711), opened(site.settings.key, 0o644)
-    return lambda: [undo() for undo in (folder, key)]
+    return plant
 
 
 PLANTED = (
@@ -202,6 +239,7 @@ PLANTED = (
         "ledger hidden",
         "key hidden",
         "anchor hidden",
+        "engine",
         root=True,
     ),
     planted("somebody else in the group", somebody_in_the_group, "group", root=True),
@@ -217,9 +255,17 @@ PLANTED = (
         "agent reads",
         root=True,
     ),
-    planted("the site is open", site_file("", 0o755), "site.toml", "ledger hidden", root=True),
-    planted("site.toml is open", site_file("site.toml", 0o644), "site.toml"),
-    planted("the site's key is open", key_within_reach, "site.toml", "key hidden", root=True),
+    planted(
+        "the site is open", within_reach(**{"": 0o755}), "site.toml", "ledger hidden", root=True
+    ),
+    planted("site.toml is open", within_reach(**{"site.toml": 0o644}), "site.toml"),
+    planted(
+        "the site's key is open",
+        within_reach(**{"": 0o711, "key.pem": 0o644}),
+        "site.toml",
+        "key hidden",
+        root=True,
+    ),
     planted(
         "the anchor is open",
         lambda site: opened(site.settings.anchor.parent, 0o777),
@@ -255,6 +301,30 @@ PLANTED = (
         "programs",
         root=True,
     ),
+    planted("the engine ended", engine_that_ended, "engine", root=True),
+    planted("the engine is not connected", engine_without_a_hub, "engine", root=True),
+    planted("the agent owns the folder", agent_owns_the_folder, "folder", root=True),
+    planted(
+        "a script is open", lambda site: opened(site.party.folder / "start.sh", 0o666), "folder"
+    ),
+    planted(
+        "the anchor is root's",
+        root_owns(lambda site: site.settings.anchor.parent, lambda site: site.settings.anchor),
+        "anchor",
+        root=True,
+    ),
+    planted(
+        "rows are root's",
+        root_owns(lambda site: Path(site.settings.source)),
+        "agent reads",
+        root=True,
+    ),
+    planted(
+        "site.toml is root's",
+        root_owns(lambda site: site.party.site / "site.toml"),
+        "site.toml",
+        root=True,
+    ),
     planted("nobody answers at the hub", nobody_answers, "hub reachable"),
     planted("another hub", another_hub, "hub reachable"),
     planted("another root in the kit", another_root, "root certificate", "hub reachable"),
@@ -279,6 +349,80 @@ def test_doctor_notices(case: Planted, site: Machine, healthy: set[str]) -> None
         undo()
     assert set(found) - healthy == case.rules
     assert all(one.words and one.remedy for one in found.values())
+
+
+COMMANDS = {
+    *("sh", "chmod", "chown", "rm", "gpasswd", "userdel", "usermod", "runuser", "systemctl"),
+    "heterofedsyn",
+}
+
+
+def runnable(remedy: str) -> bool:
+    """Whether a remedy is a command, and one that does something where no systemd runs."""
+    words = [part.split()[0] for part in remedy.partition("#")[0].split(";")]
+    return {*words} <= COMMANDS and "join" not in remedy and {*words} != {"systemctl"}
+
+
+def obey(remedy: str, site: Machine, programs: Path) -> None:
+    """Do what a remedy says, with units in the place of the test and no systemd."""
+    subprocess.run(
+        ["sh", "-euc", remedy],
+        check=True,
+        capture_output=True,
+        cwd="/",
+        env={
+            **os.environ,
+            "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def without_systemd(site: Machine) -> Path:
+    """Programs that install units where the test has them, and start nothing."""
+    programs = site.root / "stubs"
+    programs.mkdir()
+    copy = f'exec /bin/cp $(echo "$@" | sed "s#/etc/systemd/system#{site.units}#")'
+    for name, line in (("systemctl", ":"), ("cp", copy)):
+        (programs / name).write_text(f"#!/bin/sh\n{line}\n")
+        (programs / name).chmod(0o755)
+    return programs
+
+
+@pytest.mark.parametrize("case", PLANTED, ids=lambda case: case.name)
+def test_remedy_that_is_a_command_mends(
+    case: Planted, site: Machine, healthy: set[str], without_systemd: Path
+) -> None:
+    if not AS_ROOT:
+        pytest.skip("remedies are run as root")
+    undo = case.plant(site)
+    try:
+        found = {rule: one.remedy for rule, one in site.wrong().items() if rule not in healthy}
+        commands = dict.fromkeys(remedy for remedy in found.values() if runnable(remedy))
+        for command in commands:
+            obey(command, site, without_systemd)
+        left = set(site.wrong()) - healthy if commands else set()
+    finally:
+        undo()
+        obey(f"sh {site.party.folder}/users.sh", site, without_systemd)
+        site.run_engine()
+    assert left <= {rule for rule, remedy in found.items() if not runnable(remedy)}
+    assert set(site.wrong()) == healthy
+
+
+def test_doctor_waits_for_a_hub_no_longer_than_it_says(
+    site: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However slowly it speaks."""
+    monkeypatch.setattr(hub_checks, "SECONDS", 1.0)
+    assert site.answering is not None
+    site.answering.drip = 0.2
+    try:
+        (found,) = hub_checks.check_hub(site.party)
+    finally:
+        site.answer()
+    assert found.state == "wrong"
+    assert "no whole answer within 1 s" in found.words
 
 
 def test_doctor_notices_what_is_missing(site: Machine, healthy: set[str]) -> None:

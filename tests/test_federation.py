@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from federation_support import Machine, admitted
 from heterofedsyn import __version__
+from heterofedsyn._toml import from_toml, to_toml
 from heterofedsyn._words import aloud
 from heterofedsyn.cli.app import run
 from heterofedsyn.engines.nvflare import provisioning
@@ -36,10 +37,12 @@ from heterofedsyn.engines.nvflare.provisioning import normal_fingerprint, read_r
 from heterofedsyn.errors import HeterofedsynError, PrivacyRefusal, UsageError
 from heterofedsyn.federation import admission, kit_checks
 from heterofedsyn.federation.admission import read_asking
+from heterofedsyn.federation.finding import rights
 from heterofedsyn.federation.founding import new_federation
 from heterofedsyn.federation.joining import join, unpack_kit
-from heterofedsyn.federation.party import Party, check_host, check_prefix
-from heterofedsyn.federation.services import services, start_script, users_script
+from heterofedsyn.federation.machine_checks import User
+from heterofedsyn.federation.party import Party, as_owner, check_host, check_prefix
+from heterofedsyn.federation.services import instructions, services, start_script, users_script
 from heterofedsyn.protocol import Study
 from heterofedsyn.simulate.hospitals import hospital_schema
 from heterofedsyn.site.settings import SiteSettings
@@ -257,6 +260,15 @@ def test_site_that_is_in_is_admitted_again_only_as_a_renewal(
     assert f"heterofedsyn {__version__}, NVFlare 2." in capsys.readouterr().err
 
 
+def test_request_to_a_mistyped_federation_is_told_which_are_here(
+    federated_site: Machine, waiting: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(federated_site.root)
+    request = forged(waiting, tmp_path, project="hospital")
+    said = refused(lambda: read_asking(request))
+    assert "asks for federation 'hospital', and here is 'hospitals'" in said
+
+
 def forged(waiting: Path, place: Path, **other: str) -> Path:
     """The same request with other words about itself."""
     contents = members(waiting / "lakeside.request.zip")
@@ -438,7 +450,7 @@ def test_party_is_read_as_it_was_written(federated_site: Machine, tmp_path: Path
 
 @as_root
 def test_site_of_a_kit_is_set_up_without_naming_what_its_units_say(
-    federated_site: Machine, monkeypatch: pytest.MonkeyPatch
+    federated_site: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`site init` knows name, anchor, socket and users from the kit beside it."""
     party = federated_site.party
@@ -450,7 +462,12 @@ def test_site_of_a_kit_is_set_up_without_naming_what_its_units_say(
     command = ["site", "init", "--schema", str(settings.schema), "--data", settings.source]
     command += ["--epsilon", "3", "--study-epsilon", "1", "--delta", "1e-9"]
     try:
-        assert run(command) == 0
+        assert run(command) == 2
+        said = capsys.readouterr().err
+        assert f"runuser -u {party.agent} -- {party.programs}/heterofedsyn site init" in said
+        assert not party.site.exists()
+        with as_owner(party.agent_folder):
+            assert run(command) == 0
         made = SiteSettings.load(party.site)
         assert (made.name, made.socket, made.engine) == ("elmwood", party.socket, party.engine)
         assert made.anchor == settings.anchor
@@ -459,6 +476,117 @@ def test_site_of_a_kit_is_set_up_without_naming_what_its_units_say(
     finally:
         aside.rename(party.site)
         anchor.rename(settings.anchor)
+
+
+@as_root
+def test_consent_of_a_user_who_is_nobody_names_a_person(
+    federated_site: Machine, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    party = federated_site.party
+    study = federated_site.root / "study.toml"
+    study.write_text("")
+    with as_owner(party.site):
+        for command in ("approve", "withdraw", "close"):
+            assert run(["site", command, str(study), "--folder", str(party.site)]) == 2
+            assert "say who decides with --who NAME" in capsys.readouterr().err
+
+
+# WHO MAY WRITE WHAT ROOT OBEYS
+
+
+@as_root
+def test_nothing_that_root_runs_or_obeys_can_be_written_by_agent_or_engine(
+    federated_site: Machine,
+) -> None:
+    """After `users.sh`, twice: neither the files, nor a folder in which they could be replaced."""
+    party = federated_site.party
+    subprocess.run(["sh", str(party.folder / "users.sh")], check=True)
+    guarded = [party.folder / name for name in instructions(party)]
+    assert {path.name for path in guarded} <= {path.name for path in party.folder.iterdir()}
+    above = [party.folder, *party.folder.parents[:-2]]
+    for name in (party.agent, party.engine):
+        user = User.find(name)
+        assert user is not None
+        held = rights([*guarded, *above], user.number, user.groups)
+        assert not [path for path, allowed in held.items() if "w" in allowed]
+    own = {path.name for path in party.folder.iterdir() if path.lstat().st_uid != 0}
+    assert own == {"agent", "kit", "rows"}
+
+
+@as_root
+def test_scripts_stop_before_a_link(federated_site: Machine) -> None:
+    party = federated_site.party
+    precious = federated_site.root / "precious-too"
+    precious.mkdir(mode=0o755)
+    for name, script in ((party.rows.name, "users.sh"), (services(party)[0].file, "start.sh")):
+        place, aside = party.folder / name, party.folder / "aside"
+        place.rename(aside)
+        place.symlink_to(precious)
+        try:
+            done = subprocess.run(
+                ["sh", str(party.folder / script)], capture_output=True, check=False
+            )
+        finally:
+            place.unlink()
+            aside.rename(place)
+        assert done.returncode == 1
+        assert b"is a link" in done.stderr
+        assert (precious.stat().st_uid, stat.S_IMODE(precious.stat().st_mode)) == (0, 0o755)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("prefix", "x; reboot #"),
+        ("prefix", "x\nUser=root"),
+        ("name", "elm\nreboot"),
+        ("name", "$(reboot)"),
+        ("federation", "a b"),
+        ("host", "hub;reboot"),
+        ("port", 0),
+        ("folder", "/srv/a\nreboot"),
+        ("folder", "srv"),
+        ("anchor", "/srv/a\nUser=root"),
+        ("programs", "/srv/\x1b[2J"),
+    ],
+)
+def test_party_with_words_that_a_script_could_misread_is_not_read(
+    field: str, value: object, federated_site: Machine, tmp_path: Path
+) -> None:
+    federated_site.party.save(tmp_path)
+    values = from_toml((tmp_path / "federation.toml").read_text())
+    (tmp_path / "federation.toml").write_text(to_toml({**values, field: value}))
+    assert "describes no party" in refused(lambda: Party.load(tmp_path), tmp_path)
+
+
+def test_programs_are_changed_by_hardening_and_only_to_such_as_all_can_run(
+    federated_site: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    party = federated_site.party
+    command = ["site", "kit", "--harden", "--folder", str(party.folder), "--programs"]
+    other = federated_site.root / "other-programs"
+    shutil.copytree(party.programs, other)
+    try:
+        assert run([*command, str(other)]) == 0
+        assert Party.load(party.folder).programs == other
+        assert (
+            f"ExecStart={other}/heterofedsyn"
+            in (party.folder / services(party)[0].file).read_text()
+        )
+        capsys.readouterr()
+        other.chmod(0o700)
+        for place, words in (
+            (other, "other users cannot run"),
+            (Path("/root/venv/bin"), "lies in a home"),
+            (other / "none", "cannot find"),
+        ):
+            assert run([*command, str(place)]) == 2
+            said = capsys.readouterr().err
+            assert words in said
+            assert "/srv or /opt" in said
+    finally:
+        assert run([*command, str(party.programs)]) == 0
+        shutil.rmtree(other)
 
 
 # UNITS
@@ -488,7 +616,7 @@ def test_agent_has_no_network_and_engine_sees_no_rows(federated_site: Machine) -
     party = federated_site.party
     assert "PrivateNetwork=yes" in agent.unit()
     hidden = next(line for line in engine.settings if line.startswith("InaccessiblePaths="))
-    for path in (party.site, party.rows, party.anchor):
+    for path in (party.agent_folder, party.rows, party.anchor):
         assert str(path) in hidden
     assert agent.user != engine.user
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from heterofedsyn._defaults import SITE_OF_KIT
 from heterofedsyn.engines.nvflare import job
 from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress
 from heterofedsyn.hub.methods import make_method
@@ -57,7 +58,8 @@ def federated() -> Iterator[Federation]:
             for site in (*SITES, COORDINATOR):
                 for other in SITES:
                     shutil.copy(
-                        made.folder(other) / "site" / "key.pub", made.folder(site) / f"{other}.pub"
+                        made.folder(other) / SITE_OF_KIT / "key.pub",
+                        made.folder(site) / f"{other}.pub",
                     )
             made.run("peer.sh", SITES[0])
             for site in SITES:
@@ -73,7 +75,8 @@ def federated() -> Iterator[Federation]:
 
 def make_study(federated: Federation, method: str, quorum: int, seed: int) -> Study:
     keys = {
-        site: (federated.folder(site) / "site" / "key.pub").read_text().strip() for site in SITES
+        site: (federated.folder(site) / SITE_OF_KIT / "key.pub").read_text().strip()
+        for site in SITES
     }
     made = make_method(method)
     plan = Plan(
@@ -178,7 +181,9 @@ def test_a_study_over_nvflare_and_a_simulation_give_the_same_bytes(
     for site in SITES:
         assert charges(federated, site, study) == ["total", "one-way", "scores", "pairs"]
     receipt = federated.run("receipt.sh", SITES[0])
-    assert "secure-aggregation" in (federated.folder(SITES[0]) / "receipt.json").read_text()
+    assert (
+        "secure-aggregation" in (federated.folder(SITES[0]) / "agent" / "receipt.json").read_text()
+    )
     assert receipt
 
 

@@ -11,6 +11,12 @@ PORT = 8002
 PREFIX = "heterofedsyn"
 """Begins the names of users, group and units."""
 
+PARTY = "federation.toml"
+"""In the folder of a party of a federation: what it is, and how its users and units are called."""
+
+SITE_OF_KIT = "agent/site"
+"""Where a site is in the folder that has its kit: the agent owns what is above it, and no more."""
+
 UNITS = "/etc/systemd/system"
 """Where systemd's units are."""
 

@@ -91,6 +91,17 @@ def user_name() -> str:
     return _user(os.geteuid())
 
 
+def logs_in() -> bool:
+    """Whether the user is one who can log in, by the operating system."""
+    import pwd
+
+    try:
+        shell = pwd.getpwuid(os.geteuid()).pw_shell
+    except KeyError:
+        return True
+    return Path(shell).name not in ("nologin", "false")
+
+
 def _user(number: int) -> str:
     import pwd
 

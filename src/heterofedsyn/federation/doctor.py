@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from heterofedsyn._defaults import UNITS
+from heterofedsyn._defaults import PARTY, UNITS
 from heterofedsyn.errors import UsageError
+from heterofedsyn.federation.engine_checks import check_engine
 from heterofedsyn.federation.finding import Finding
 from heterofedsyn.federation.hub_checks import check_hub
 from heterofedsyn.federation.kit_checks import check_kit
 from heterofedsyn.federation.machine_checks import User, check_site, check_units, check_users
-from heterofedsyn.federation.party import PARTY, Party
+from heterofedsyn.federation.party import Party
 
 
 def examine(folder: Path, units: Path = Path(UNITS)) -> Iterator[Finding]:
@@ -36,4 +37,6 @@ def examine(folder: Path, units: Path = Path(UNITS)) -> Iterator[Finding]:
     yield from check_users(party)
     yield from check_site(party)
     yield from check_units(party, units)
+    if engine is not None:
+        yield check_engine(party, engine.number)
     yield from check_hub(party)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from heterofedsyn import __version__
-from heterofedsyn._defaults import PREFIX
+from heterofedsyn._defaults import PARTY, PREFIX
 from heterofedsyn._files import check_place, file_written_whole, written_whole
 from heterofedsyn._words import aloud
 from heterofedsyn.engines.nvflare.hardening import harden_hub, harden_site, settings_of_kit
@@ -32,7 +32,6 @@ from heterofedsyn.engines.nvflare.provisioning import (
 from heterofedsyn.errors import PrivacyRefusal, UsageError
 from heterofedsyn.federation.party import (
     KIT,
-    PARTY,
     Party,
     as_owner,
     check_carried_name,
@@ -151,8 +150,13 @@ def unpack_kit(
     return party
 
 
-def harden_again(folder: Path, kind: Literal["hub", "site"] = "site") -> Party:
+def harden_again(
+    folder: Path, kind: Literal["hub", "site"] = "site", programs: Path | None = None
+) -> Party:
     """Write a kit's settings, units and scripts anew, for the version that is installed now.
+
+    Args:
+        programs: the folder of the installed programs, if it is another now.
 
     Raises:
         UsageError: if there is no kit of that kind.
@@ -165,7 +169,12 @@ def harden_again(folder: Path, kind: Literal["hub", "site"] = "site") -> Party:
             harden_hub(folder / KIT, party.state)
         else:
             harden_site(folder / KIT)
-    party = msgspec.structs.replace(party, version=__version__, nvflare=nvflare_version())
+    party = msgspec.structs.replace(
+        party,
+        version=__version__,
+        nvflare=nvflare_version(),
+        programs=programs or party.programs,
+    )
     write_services(party, folder)
     party.save(folder)
     return party

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,15 +26,25 @@ from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE, certific
 from heterofedsyn.federation.finding import Finding, judged, ok, unknown, wrong
 from heterofedsyn.federation.joining import BEFORE, REQUEST
 from heterofedsyn.federation.party import Party
+from heterofedsyn.federation.services import USERS_SCRIPT
 
 SOON = 30
 """Days before its end at which a certificate is to be renewed."""
 
 AS_ROOT = "run this as root, or as the user that owns it"
-HARDEN = "heterofedsyn site kit --harden"
 RENEW = "heterofedsyn site join --renew"
 CERTIFICATE, KEY = Path("startup", "client.crt"), Path("startup", "client.key")
 _STREAMING = "allow_log_streaming"
+
+
+def harden_command(party: Party) -> str:
+    """What writes settings, units and scripts of a kit anew."""
+    return f"heterofedsyn site kit --harden --folder {shlex.quote(str(party.folder))}"
+
+
+def users_command(party: Party) -> str:
+    """What makes users and folders as they must be."""
+    return f"sh {shlex.quote(str(party.folder / USERS_SCRIPT))}"
 
 
 def check_kit(party: Party, engine: int | None) -> Iterator[Finding]:
@@ -50,76 +61,82 @@ def check_kit(party: Party, engine: int | None) -> Iterator[Finding]:
     if not os.access(kit / "startup", os.R_OK | os.X_OK):
         yield unknown("kit settings", f"{kit} cannot be read from here", AS_ROOT)
         return
-    yield _authorization(kit)
-    yield from _resources(kit)
+    again = f"{harden_command(party)}; systemctl restart {party.engine}"
+    yield _authorization(kit, again)
+    yield from _resources(kit, again)
     yield _own_code(kit)
     yield _connection(party)
     yield _root(party)
     yield _expiry("certificate", kit / CERTIFICATE, RENEW)
     yield _expiry("root's end", kit / ROOT_CERTIFICATE, "the hub makes a new root for everybody")
-    left = [party.folder / name for name in (REQUEST, BEFORE)]
+    left = [path for name in (REQUEST, BEFORE) if (path := party.folder / name).exists()]
     yield judged(
         "keys left over",
-        (f"{path} holds a private key once more" for path in left if path.exists()),
-        "remove it when the engine is connected with its kit",
+        (f"{path} holds a private key once more" for path in left),
+        f"rm -r {' '.join(shlex.quote(str(path)) for path in left)} # if the engine is connected",
         "none",
     )
 
 
 def _private(party: Party, engine: int | None) -> Finding:
     kit, key = party.kit, party.kit / KEY
-    faults = []
-    remedy = f"sh {party.folder}/users.sh"
+    faults, remedies = [], []
     there = kit.stat()
     if stat.S_IMODE(there.st_mode) != 0o700:
         faults.append(f"{kit} has mode {stat.S_IMODE(there.st_mode):04o}, not 0700")
+        remedies.append(f"chmod 700 {shlex.quote(str(kit))}")
     if engine is not None and there.st_uid != engine:
         faults.append(f"{kit} does not belong to {party.engine}")
+        remedies.append(users_command(party))
     try:
         if stat.S_IMODE(key.stat().st_mode) & 0o077:
             faults.append(f"others may read {key}")
-            remedy = f"chmod 600 {key}, and `{RENEW}` if somebody may have read it"
+            remedies.append(
+                f"chmod 600 {shlex.quote(str(key))} # and {RENEW}, if somebody may have read it"
+            )
     except PermissionError:
         pass  # whoever may not enter the kit cannot read its key either
     except OSError:
         faults.append(f"there is no {key}")
+        remedies.append(RENEW)
+    remedy = "; ".join(remedies)
     return judged("kit private", faults, remedy, f"{kit} is open to {party.engine} alone")
 
 
-def _authorization(kit: Path) -> Finding:
+def _authorization(kit: Path, remedy: str) -> Finding:
     path = kit / AUTHORIZATION_FILE
     try:
         found = settings_of_kit(path)
     except (OSError, ValueError, RecursionError):
-        return wrong("code refused", f"{path} is missing or damaged", HARDEN)
+        return wrong("code refused", f"{path} is missing or damaged", remedy)
     return judged(
         "code refused",
         [f"{path.name} differs in {place}" for place in differences(found, AUTHORIZATION)][:3],
-        HARDEN,
+        remedy,
         "no code and no shell commands from the hub",
     )
 
 
-def _resources(kit: Path) -> Iterator[Finding]:
+def _resources(kit: Path, remedy: str) -> Iterator[Finding]:
     """The allow list and all else that `resources.json` says, and log streaming by itself."""
     path = kit / RESOURCES_FILE
     try:
         found = settings_of_kit(path)
         streaming = found.get(_STREAMING, True)
     except (OSError, ValueError, RecursionError, AttributeError):
-        yield wrong("allow list", f"{path} is missing or damaged", HARDEN)
+        yield wrong("allow list", f"{path} is missing or damaged", remedy)
         return
     places = [place for place in differences(found, SITE_RESOURCES) if place != _STREAMING]
     yield judged(
         "allow list",
         [f"{path.name} differs in {place}" for place in places][:3],
-        HARDEN,
+        remedy,
         f"one class, {EXECUTOR}",
     )
     yield judged(
         "log streaming",
         ["the hub may be sent this site's log"] if streaming is not False else [],
-        HARDEN,
+        remedy,
         "no log goes to the hub",
     )
 

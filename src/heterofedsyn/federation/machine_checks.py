@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import shlex
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -12,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heterofedsyn import __version__
+from heterofedsyn._defaults import PARTY
 from heterofedsyn._files import read_whole
 from heterofedsyn.engines.nvflare.provisioning import nvflare_version
 from heterofedsyn.errors import UsageError
 from heterofedsyn.federation.finding import Finding, judged, rights, unknown, wrong
-from heterofedsyn.federation.kit_checks import AS_ROOT
-from heterofedsyn.federation.party import Party, own_programs
-from heterofedsyn.federation.services import services
+from heterofedsyn.federation.kit_checks import AS_ROOT, harden_command, users_command
+from heterofedsyn.federation.party import PROGRAMS, Party, in_home, own_programs
+from heterofedsyn.federation.services import START_SCRIPT, instructions, services
 from heterofedsyn.site.server import FOLDER_MODE, SOCKET_MODE
 from heterofedsyn.site.settings import SETTINGS, SiteSettings
 from heterofedsyn.sources import file_of
@@ -30,9 +32,6 @@ MOST_FILES = 2_000
 """Of a folder, that are looked at one by one."""
 
 _MOST_UNIT_BYTES = 2**16
-_HOMES = ("/home/", "/root/", "/run/user/")
-"""What units that say ProtectHome do not see."""
-
 _SECONDS = 60.0
 
 
@@ -56,20 +55,27 @@ class User:
 
 def check_users(party: Party) -> Iterator[Finding]:
     """Whether agent and engine are two users, with one group that nobody else is in."""
+    yield _guarded(party)
     agent, engine = User.find(party.agent), User.find(party.engine)
-    remedy = f"sh {party.folder}/users.sh"
+    remedy = users_command(party)
     missing = [u for u, found in ((party.agent, agent), (party.engine, engine)) if found is None]
     if agent is None or engine is None:
         yield wrong("users apart", f"there is no user {' and no '.join(missing)}", remedy)
         return
-    faults = []
-    if agent.number == engine.number:
-        faults.append(f"{agent.name} and {engine.name} have one number")
-    faults += [f"{user.name} is root" for user in (agent, engine) if user.number == 0]
+    faults, remedies = [], []
+    if engine.number in (agent.number, 0):
+        one = "root" if engine.number == 0 else agent.name
+        faults.append(f"{engine.name} and {one} have one number")
+        stop = f"systemctl stop {agent.name} {engine.name}"
+        remedies.append(f"{stop}; userdel {engine.name}; {remedy}; {_start(party)}")
+    if agent.number == 0:
+        faults.append(f"{agent.name} is root")
+        remedies.append(f"give {agent.name} a number of its own, and what it owns with it")
     more = [_group_name(number) for number in engine.groups[1:]]
     if more:
         faults.append(f"{engine.name} is in other groups too: {', '.join(more)}")
-    yield judged("users apart", faults, remedy, f"{agent.name} and {engine.name}")
+        remedies += [f"gpasswd --delete {engine.name} {group}" for group in more]
+    yield judged("users apart", faults, "; ".join(remedies), f"{agent.name} and {engine.name}")
     yield _group(party, (agent, engine))
 
 
@@ -77,17 +83,48 @@ def _group(party: Party, users: tuple[User, User]) -> Finding:
     try:
         group = grp.getgrnam(party.group)
     except KeyError:
-        return wrong("group", f"there is no group {party.group}", f"sh {party.folder}/users.sh")
-    faults = [f"{u.name} is not in it" for u in users if group.gr_gid not in u.groups]
+        return wrong("group", f"there is no group {party.group}", users_command(party))
+    outside = [user.name for user in users if group.gr_gid not in user.groups]
+    both = {user.name for user in users}
     own = {entry.pw_name for entry in pwd.getpwall() if entry.pw_gid == group.gr_gid}
-    strangers = sorted(({*group.gr_mem} | own) - {user.name for user in users})
+    strangers = sorted(({*group.gr_mem} | own) - both)
+    faults = [f"{name} is not in it" for name in outside]
     faults += [f"{name} is in it" for name in strangers]
+    remedies = [f"usermod --gid {party.group} {name}" for name in outside]
+    remedies += [f"usermod --gid nogroup {name}" for name in sorted(own - both)]
+    remedies += [f"gpasswd --delete {n} {party.group}" for n in sorted({*group.gr_mem} - both)]
     return judged(
         "group",
         faults,
-        f"only agent and engine may be in {party.group}: gpasswd --delete NAME {party.group}",
+        "; ".join(remedies),
         f"{party.group} has the two of them and nobody else",
     )
+
+
+def _guarded(party: Party) -> Finding:
+    """Whether what root runs or reads is root's: whoever else could write it could be root."""
+    paths = (party.folder, *(party.folder / name for name in instructions(party)))
+    faults = []
+    for path in paths:
+        try:
+            there = path.lstat()
+        except OSError:
+            faults.append(f"there is no {path}")
+            continue
+        if there.st_uid != 0 or stat.S_ISLNK(there.st_mode) or there.st_mode & 0o022:
+            faults.append(f"others than root may write {path}")
+    place = shlex.quote(str(party.folder))
+    return judged(
+        "folder",
+        faults[:3],
+        f"chown -h root:root {place}; chmod 755 {place}; {harden_command(party)}; "
+        f"{users_command(party)} # see first that nobody changed {PARTY}",
+        f"{party.folder} and its scripts are root's",
+    )
+
+
+def _start(party: Party) -> str:
+    return f"sh {shlex.quote(str(party.folder / START_SCRIPT))}"
 
 
 def check_site(party: Party) -> Iterator[Finding]:
@@ -106,11 +143,11 @@ def check_site(party: Party) -> Iterator[Finding]:
     yield _owned(party, settings, agent)
     yield _agreed(party, settings)
     if engine is not None:
-        yield from _hidden(settings, engine)
+        yield from _hidden(party, settings, engine)
     if agent is not None:
-        yield _readable(settings, agent)
-    yield from _anchor(settings, agent)
-    yield from _socket(settings, agent)
+        yield _readable(party, settings, agent)
+    yield from _anchor(party, settings, agent)
+    yield from _socket(party, settings, agent)
 
 
 def _owned(party: Party, settings: SiteSettings, agent: User | None) -> Finding:
@@ -125,7 +162,7 @@ def _owned(party: Party, settings: SiteSettings, agent: User | None) -> Finding:
     return judged(
         "site.toml",
         faults,
-        f"chown -R {party.agent} {settings.folder}; chmod 700 {settings.folder}; chmod 600 {path}",
+        _given(party, settings.folder),
         f"{party.agent}'s own",
     )
 
@@ -146,7 +183,7 @@ def _agreed(party: Party, settings: SiteSettings) -> Finding:
     return judged("settings", faults, f"change {SETTINGS}, and start the agent", "as the units say")
 
 
-def _hidden(settings: SiteSettings, engine: User) -> Iterator[Finding]:
+def _hidden(party: Party, settings: SiteSettings, engine: User) -> Iterator[Finding]:
     """Whether the engine is kept from rows, ledger, anchor and key."""
     rows = file_of(settings.source)
     named = {
@@ -154,6 +191,12 @@ def _hidden(settings: SiteSettings, engine: User) -> Iterator[Finding]:
         "ledger hidden": [p for p in _inside(settings.folder) if p != settings.key],
         "key hidden": [settings.key],
         "anchor hidden": [settings.anchor, settings.anchor.parent],
+    }
+    remedies = {
+        "rows hidden": "" if rows is None else _rows_given(party, rows),
+        "ledger hidden": _given(party, settings.folder),
+        "key hidden": _given(party, settings.folder),
+        "anchor hidden": _anchor_given(party, settings.anchor),
     }
     try:
         held = rights([p for paths in named.values() for p in paths], engine.number, engine.groups)
@@ -169,9 +212,28 @@ def _hidden(settings: SiteSettings, engine: User) -> Iterator[Finding]:
             yield judged(
                 rule,
                 [f"{engine.name} can reach {path}" for path in open_ones[:3]],
-                f"chmod go= {open_ones[0]}" if open_ones else "",
+                remedies[rule],
                 f"{engine.name} can neither read nor write it",
             )
+
+
+def _given(party: Party, folder: Path) -> str:
+    """What makes a folder the agent's alone; as that user, where its links could lead astray."""
+    place = shlex.quote(str(folder))
+    chmod = f"runuser -u {party.agent} -- chmod -R u=rwX,go= {place}"
+    return f"chown -hR {party.agent}:{party.group} {place}; {chmod}"
+
+
+def _rows_given(party: Party, rows: Path) -> str:
+    """The same for rows: their whole folder if it is the kit's, else their file."""
+    return _given(party, party.rows if rows.is_relative_to(party.rows) else rows)
+
+
+def _anchor_given(party: Party, anchor: Path) -> str:
+    """The same for the anchor, whose folder may have others' files in it."""
+    folder, file = shlex.quote(str(anchor.parent)), shlex.quote(str(anchor))
+    chmod = f"runuser -u {party.agent} -- chmod u=rwX,go= {folder} {file}"
+    return f"chown -h {party.agent}:{party.group} {folder} {file}; {chmod}"
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -183,22 +245,24 @@ def _inside(folder: Path) -> list[Path]:
     return found
 
 
-def _readable(settings: SiteSettings, agent: User) -> Finding:
+def _readable(party: Party, settings: SiteSettings, agent: User) -> Finding:
     rows = file_of(settings.source)
     paths = [settings.schema, *([rows] if rows is not None else [])]
     try:
         held = rights(paths, agent.number, agent.groups)
     except PermissionError:
         return unknown("agent reads", f"only root can ask what {agent.name} reads", "run as root")
+    shut = [path for path in paths if "r" not in held[path]]
     return judged(
         "agent reads",
-        [f"{agent.name} cannot read {path}" for path in paths if "r" not in held[path]],
-        f"chown {agent.name} what it cannot read",
+        [f"{agent.name} cannot read {path}" for path in shut],
+        "; ".join(dict.fromkeys(_rows_given(party, path) for path in shut))
+        + " # and let it enter the folders above",
         "schema and rows",
     )
 
 
-def _anchor(settings: SiteSettings, agent: User | None) -> Iterator[Finding]:
+def _anchor(party: Party, settings: SiteSettings, agent: User | None) -> Iterator[Finding]:
     anchor = settings.anchor
     try:
         folder, file = anchor.parent.stat(), anchor.stat()
@@ -210,7 +274,7 @@ def _anchor(settings: SiteSettings, agent: User | None) -> Iterator[Finding]:
         faults.append(f"others may write {anchor} or its folder")
     if agent is not None and (folder.st_uid != agent.number or file.st_uid != agent.number):
         faults.append(f"{anchor} or its folder does not belong to {agent.name}")
-    yield judged("anchor", faults, f"chmod 700 {anchor.parent}; chmod 600 {anchor}", str(anchor))
+    yield judged("anchor", faults, _anchor_given(party, anchor), str(anchor))
     yield judged(
         "anchor's disk",
         ["ledger and anchor are on one disk, and whoever restores it restores both"]
@@ -221,16 +285,17 @@ def _anchor(settings: SiteSettings, agent: User | None) -> Iterator[Finding]:
     )
 
 
-def _socket(settings: SiteSettings, agent: User | None) -> Iterator[Finding]:
+def _socket(party: Party, settings: SiteSettings, agent: User | None) -> Iterator[Finding]:
     path = settings.socket
     try:
         folder, there = path.parent.stat(), path.stat()
         group = settings.group_id()
     except OSError:
-        yield wrong("socket", f"there is no {path}", "start the agent; its log tells why it ended")
+        remedy = f"systemctl restart {party.agent} # journalctl -u {party.agent} tells why it ended"
+        yield wrong("socket", f"there is no {path}", remedy)
         return
     except UsageError as error:
-        yield wrong("socket", str(error), "make the group")
+        yield wrong("socket", str(error), users_command(party))
         return
     faults = []
     for place, found, mode in ((path.parent, folder, FOLDER_MODE), (path, there, SOCKET_MODE)):
@@ -243,7 +308,7 @@ def _socket(settings: SiteSettings, agent: User | None) -> Iterator[Finding]:
     yield judged(
         "socket",
         faults,
-        f"stop the agent, remove {path.parent}, and start it again",
+        f"systemctl restart {party.agent} # which makes {path.parent} anew",
         f"{path}, for the group alone",
     )
 
@@ -253,7 +318,7 @@ def check_units(party: Party, folder: Path) -> Iterator[Finding]:
     if not folder.is_dir():
         yield unknown("units", f"there is no folder {folder}", "start as whom the units say")
     else:
-        faults = []
+        faults, remedies = [], []
         for service in services(party):
             path = folder / service.file
             try:
@@ -266,20 +331,21 @@ def check_units(party: Party, folder: Path) -> Iterator[Finding]:
             changes = folder / f"{service.file}.d"
             if changes.is_dir() and any(changes.iterdir()):
                 faults.append(f"{changes} changes it")
-        remedy = f"sh {party.folder}/start.sh; `heterofedsyn site kit --harden` writes them anew"
-        yield judged("units", faults, remedy, "as they were written")
+                remedies.append(f"rm -r {shlex.quote(str(changes))}")
+        remedies += [harden_command(party), _start(party)]
+        yield judged("units", faults, "; ".join(remedies), "as they were written")
     yield _programs(party)
     yield _versions(party)
 
 
 def _programs(party: Party) -> Finding:
-    paths = [party.programs / name for name in ("python3", "heterofedsyn")]
-    remedy = "install with the system's Python, where all can read it; make the site anew with it"
+    paths = [party.programs / name for name in PROGRAMS]
+    remedy = (
+        "install with the system's Python, where all can read it, in DIR; then: "
+        f"{harden_command(party)} --programs DIR/bin; {_start(party)}"
+    )
     faults = [f"there is no {path}" for path in paths if not path.exists()]
-    real = {path: os.path.realpath(path) for path in paths}
-    for path in paths:
-        if any(place.startswith(_HOMES) for place in (str(path), real[path])):
-            faults.append(f"{path} lies in a home, which units do not see")
+    faults += [f"{path} lies in a home, which units do not see" for path in paths if in_home(path)]
     if faults:
         return wrong("programs", "; ".join(faults), remedy)
     for name in (party.agent, party.engine):
@@ -308,7 +374,7 @@ def _versions(party: Party) -> Finding:
     return judged(
         VERSIONS,
         faults,
-        "install what the hub has; if that is the new one: heterofedsyn site kit --harden",
+        f"install what the hub has; if that is the new one: {harden_command(party)}",
         f"heterofedsyn {party.version}, NVFlare {party.nvflare}, as when the kit was made",
     )
 

@@ -12,15 +12,19 @@ from typing import Literal
 
 import msgspec
 
+from heterofedsyn._defaults import PARTY, SITE_OF_KIT
 from heterofedsyn._files import check_no_link, file_written_whole, read_whole, reason
 from heterofedsyn._toml import NotToml, from_toml, to_toml
 from heterofedsyn.errors import UsageError
 from heterofedsyn.protocol.plan import check_site_name
 
-PARTY = "federation.toml"
 MOST_PARTY_BYTES = 2**16
-KIT, SITE_FOLDER, ROWS, STATE = "kit", "site", "rows", "state"
+KIT, ROWS, STATE = "kit", "rows", "state"
 
+PROGRAMS = ("python3", "heterofedsyn")
+"""That units start, or that what they start does."""
+
+_HOMES = ("/home", "/root", "/run/user")
 _PREFIX = re.compile(r"[a-z][a-z0-9-]{0,23}")
 _FEDERATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
@@ -78,7 +82,12 @@ class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     @property
     def site(self) -> Path:
         """The folder of the agent's settings and ledger."""
-        return self.folder / SITE_FOLDER
+        return self.folder / SITE_OF_KIT
+
+    @property
+    def agent_folder(self) -> Path:
+        """The one folder in which the agent's user may make others."""
+        return self.site.parent
 
     @property
     def rows(self) -> Path:
@@ -120,7 +129,8 @@ class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         path = folder / PARTY
         try:
             text = read_whole(path, MOST_PARTY_BYTES).decode("utf-8")
-            return msgspec.convert(from_toml(text), cls, dec_hook=_path)
+            party = msgspec.convert(from_toml(text), cls, dec_hook=_path)
+            party.check()
         except FileNotFoundError:
             raise UsageError(
                 f"there is no {PARTY} in {folder}; name the folder that `site kit` or "
@@ -128,8 +138,22 @@ class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             ) from None
         except OSError as error:
             raise UsageError(f"cannot read {path}: {reason(error)}") from None
-        except (NotToml, msgspec.ValidationError, ValueError) as error:
+        except (NotToml, msgspec.ValidationError, ValueError, UsageError) as error:
             raise UsageError(f"{path}: this describes no party of a federation: {error}") from None
+        return party
+
+    def check(self) -> None:
+        """Refuse names that a script or a unit could misread; root runs what is made of them."""
+        check_federation_name(self.federation)
+        check_prefix(self.prefix)
+        check_host(self.host)
+        check_port(self.port)
+        if self.kind == "hub":
+            check_host(self.name)
+        else:
+            check_carried_name(self.name)
+        if (self.anchor is None) is (self.kind == "site"):
+            raise UsageError("a site has a folder for its anchor, and a hub has none")
 
 
 @contextmanager
@@ -164,6 +188,29 @@ def default_anchor(prefix: str) -> Path:
 def own_programs() -> Path:
     """The folder of the programs that run now."""
     return Path(sys.executable).parent
+
+
+def in_home(path: Path) -> bool:
+    """Whether a path, or what it leads to, lies where units that say ProtectHome do not look."""
+    places = (Path(os.path.abspath(path)), Path(os.path.realpath(path)))  # noqa: PTH100
+    return any(place.is_relative_to(home) for place in places for home in _HOMES)
+
+
+def check_programs(folder: Path) -> None:
+    """Refuse programs that the users of a party could not run."""
+    remedy = "install them with the system's Python below /srv or /opt, and name that folder"
+    for path in (folder / name for name in PROGRAMS):
+        if in_home(path):
+            raise UsageError(f"{path} lies in a home, which units do not see; {remedy}")
+        try:
+            above = Path(os.path.realpath(path)).parents
+            open_to_all = path.stat().st_mode & 0o005 == 0o005 and all(
+                place.stat().st_mode & 0o001 for place in (*above, *path.parents)
+            )
+        except OSError as error:
+            raise UsageError(f"cannot find {path}: {reason(error)}; {remedy}") from None
+        if not open_to_all:
+            raise UsageError(f"other users cannot run {path}; {remedy}")
 
 
 def check_federation_name(name: str) -> None:
@@ -209,6 +256,6 @@ def check_carried_name(name: str) -> None:
 
 
 def _path(kind: type, value: object) -> object:
-    if kind is Path and isinstance(value, str) and value.startswith("/") and "\0" not in value:
+    if kind is Path and isinstance(value, str) and value.startswith("/") and value.isprintable():
         return Path(value)
-    raise ValueError("a folder must be a path from the root")
+    raise ValueError("a folder must be a path from the root, without control characters")

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from heterofedsyn._defaults import UNITS
+from heterofedsyn._defaults import PARTY, UNITS
 from heterofedsyn._files import file_written_whole
 from heterofedsyn.federation.party import Party
 
@@ -103,7 +103,7 @@ def _engine(party: Party) -> Service:
             "RestartSec=10",
             *_CONFINED,
             f"ReadWritePaths={_paths(party.kit)}",
-            f"InaccessiblePaths={_paths(party.site, party.rows, _anchor(party))}",
+            f"InaccessiblePaths={_paths(party.agent_folder, party.rows, _anchor(party))}",
         ),
         after=("network-online.target", f"{party.prefix}-agent.service"),
     )
@@ -133,42 +133,58 @@ def _hub(party: Party) -> Service:
 
 
 def users_script(party: Party) -> str:
-    """Makes a party's users, group and folders; it may run twice."""
+    """Makes a party's users, group and folders; it may run twice.
+
+    The folder and what root runs or reads in it stay root's: whoever could write there would be
+    root at the next command.
+    """
     users = (party.engine,) if party.kind == "hub" else (party.agent, party.engine)
-    home, group = shlex.quote(str(party.folder)), party.group
-    lines = [f"getent group {group} > /dev/null || groupadd --system {group}"]
+    group, home, kit = party.group, _words(party.folder), _words(party.kit)
+    own = (
+        (party.state,) if party.kind == "hub" else (party.agent_folder, party.rows, _anchor(party))
+    )
+    guarded = tuple(party.folder / name for name in instructions(party))
+    folders, files = _words(*own), _words(*guarded)
+    lines = [
+        *_no_links(party.folder, party.kit, *own, *guarded),
+        f"getent group {group} > /dev/null || groupadd --system {group}",
+    ]
     lines += [
         f"id {user} > /dev/null 2>&1 || useradd --system --gid {group} --home-dir {home} "
         f"--no-create-home --shell /usr/sbin/nologin {user}"
         for user in users
     ]
-    own = (party.state,) if party.kind == "hub" else (party.rows, _anchor(party))
-    owner = party.engine if party.kind == "hub" else party.agent
-    folders = " ".join(shlex.quote(str(path)) for path in own)
-    kit = shlex.quote(str(party.kit))
     lines += [
+        f"chown -h root:root {home} {files}",
+        f"chmod 755 {home}",
+        f"chmod 644 {files}",
         f"mkdir -p {folders}",
-        f"chown {owner}:{group} {folders}",
+        f"chown -h {users[0]}:{group} {folders}",
         f"chmod 700 {folders}",
-        f"chown -R {party.engine}:{group} {kit}",
+        f"chown -hR {party.engine}:{group} {kit}",
         f"chmod 700 {kit}",
     ]
-    if party.kind == "site":
-        lines.append(f"chown {party.agent} {home}")
     return _script(f"The users and folders of {party.name}; run as root.", lines)
 
 
 def start_script(party: Party) -> str:
-    """Installs a party's units and starts them."""
+    """Installs a party's units and starts them, again if they run."""
     files = [service.file for service in services(party)]
     names = " ".join(service.name for service in services(party))
     lines = [
-        f"cd {shlex.quote(str(party.folder))}",
+        *_no_links(party.folder, *(party.folder / file for file in files)),
+        f"cd {_words(party.folder)}",
         f"cp {' '.join(files)} {UNITS}/",
         "systemctl daemon-reload",
-        f"systemctl enable --now {names}",
+        f"systemctl enable {names}",
+        f"systemctl restart {names}",
     ]
     return _script(f"Installs and starts the units of {party.name}; run as root.", lines)
+
+
+def instructions(party: Party) -> tuple[str, ...]:
+    """The files in a party's folder that root runs, installs or reads names from."""
+    return (PARTY, USERS_SCRIPT, START_SCRIPT, *(service.file for service in services(party)))
 
 
 def write_services(party: Party, folder: Path) -> None:
@@ -179,6 +195,23 @@ def write_services(party: Party, folder: Path) -> None:
         with file_written_whole(folder / name) as partial:
             partial.write_text(text, "utf-8")
             partial.chmod(0o644)
+
+
+def _no_links(*paths: Path) -> tuple[str, ...]:
+    """Lines that end a script where a link is in the place of a folder or file."""
+    return (
+        f"for path in {_words(*paths)}; do",
+        '    if [ -L "$path" ]; then',
+        '        echo "$path is a link; see who made it, remove it, and run this again" >&2',
+        "        exit 1",
+        "    fi",
+        "done",
+    )
+
+
+def _words(*paths: Path) -> str:
+    """Paths as a shell reads them."""
+    return " ".join(shlex.quote(str(path)) for path in paths)
 
 
 def _script(purpose: str, lines: list[str]) -> str:

@@ -23,6 +23,7 @@ from heterofedsyn.cli.site._shared import (
     Who,
     keep_details,
     show_misfits,
+    who_decides,
 )
 from heterofedsyn.errors import NotApproved, PrivacyRefusal, UsageError
 
@@ -115,7 +116,6 @@ def approve(
     preview shows what the study's method will ask, but consent is to the budget: the agent answers
     any statistic within it.
     """
-    from heterofedsyn._files import user_name
     from heterofedsyn.hub.planning.preview import preview as look_ahead
     from heterofedsyn.protocol.study import Study
     from heterofedsyn.site.consent import check_study
@@ -123,6 +123,7 @@ def approve(
     from heterofedsyn.site.owner import own_settings
 
     settings = own_settings(folder)
+    person = who_decides(who)
     asked = Study.load(study)
     if fingerprint is not None:
         compare(fingerprint, asked)
@@ -133,7 +134,7 @@ def approve(
     sure = yes or fingerprint is not None
     if not sure and standing_consent(settings, asked, datetime.now(UTC)) is None:
         _ask()
-    decision = decide(settings, asked, who=who or user_name(), now=datetime.now(UTC))
+    decision = decide(settings, asked, who=person, now=datetime.now(UTC))
     say(decision.words(asked.fingerprint))
 
 
@@ -155,14 +156,14 @@ def close(study: StudyName, folder: Folder = HERE, who: Who = None) -> None:
 
 
 def _end(study: str, folder: Path, who: str | None, *, final: bool) -> None:
-    from heterofedsyn._files import user_name
     from heterofedsyn.site.deciding import end
     from heterofedsyn.site.owner import FINAL_DIGITS, find_study, own_settings
 
     settings = own_settings(folder)
+    person = who_decides(who)
     name = find_study(settings, study, FINAL_DIGITS)
     now = datetime.now(UTC)
-    say(end(settings, name, name, who=who or user_name(), now=now, final=final))
+    say(end(settings, name, name, who=person, now=now, final=final))
 
 
 def _note_consent(study: Study, settings: SiteSettings) -> None:

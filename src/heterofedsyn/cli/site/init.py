@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heterofedsyn._defaults import PARTY, SITE_OF_KIT
 from heterofedsyn._words import MOST_CLAMPED, MOST_MISFIT
 from heterofedsyn.cli._fit import MostClamped, MostMisfit
 from heterofedsyn.cli._show import note
@@ -88,9 +89,6 @@ def init(
     from heterofedsyn.sources import anchored, open_source
 
     tolerance = Tolerance(most_misfit, most_clamped)
-    check_place(folder)
-    if os.path.lexists(folder):
-        raise UsageError(f"{folder} exists already; a site is never replaced: name another folder")
     asked = _Answers()
     place = Path(os.path.realpath(folder))
     party = _party(place)
@@ -98,6 +96,11 @@ def init(
         name, anchor = name or party.name, anchor or party.anchor / party.name
         socket, engine = socket or party.socket, engine or party.engine
         group = group or party.group
+        if engine == party.engine:
+            _check_agent(party)
+    check_place(folder)
+    if os.path.lexists(folder):
+        raise UsageError(f"{folder} exists already; a site is never replaced: name another folder")
     schema = asked.path("--schema", "public schema", schema)
     data = asked.text("--data", "private rows (a file, or a database's query)", data)
     name = asked.text("--name", "the site's name in studies", name)
@@ -166,12 +169,25 @@ def init(
 
 def _party(folder: Path) -> Party | None:
     """The party of a federation whose site a folder will be, if it is one's."""
-    from heterofedsyn.federation.party import PARTY, Party
+    from heterofedsyn.federation.party import Party
 
-    if not (folder.parent / PARTY).is_file():
+    above = folder.parent.parent
+    if folder != above / SITE_OF_KIT or not (above / PARTY).is_file():
         return None
-    party = Party.load(folder.parent)
+    party = Party.load(above)
     return party if party.site == folder else None
+
+
+def _check_agent(party: Party) -> None:
+    """Refuse to make a site that the agent of its kit's units could not read."""
+    from heterofedsyn._files import user_name
+
+    if user_name() != party.agent:
+        raise UsageError(
+            f"the site of this kit belongs to its agent's user, and you are {user_name()}; run as "
+            f"root: sh users.sh, then: runuser -u {party.agent} -- "
+            f"{party.programs / 'heterofedsyn'} site init, with the same options"
+        )
 
 
 class _Answers:

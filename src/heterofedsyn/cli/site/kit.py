@@ -46,19 +46,31 @@ def kit(
 
     if harden == (signed is not None):
         raise UsageError("name either the hub's answer, NAME.signed.zip, or --harden")
+    place = None if programs is None else programs.absolute()
+    if place is not None:
+        party.check_programs(place)
     if signed is None:
-        made = joining.harden_again(folder)
+        if anchor is not None or prefix != PREFIX:
+            raise UsageError("--anchor and --prefix are chosen with the first kit; leave them out")
+        made = joining.harden_again(folder, programs=place)
         say(f"{made.kit} refuses code, and units and scripts are as version {made.version} says")
-        note(f"start the engine again; if units changed: sh {made.folder}/start.sh")
+        note(f"next, as root: sh {made.folder}/start.sh")
         return
     renewal = (folder / party.KIT).exists()
+    if renewal and place is not None:
+        raise UsageError("a renewal changes no programs; `site kit --harden --programs DIR` does")
+    if not renewal and party.in_home(party.own_programs() / party.PROGRAMS[0]) and place is None:
+        note(
+            f"remark: {party.own_programs()} or its Python lies in a home, which units do not see; "
+            "install elsewhere, then: heterofedsyn site kit --harden --programs DIR"
+        )
     made = joining.unpack_kit(
         signed,
         folder,
         fingerprint=fingerprint,
         prefix=prefix,
         anchor=anchor,
-        programs=None if programs is None else programs.absolute(),
+        programs=place,
     )
     say(f"kit of {made.name} in {made.kit}: refuses code and shell commands, sends no log")
     if renewal:
