@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import io
 import json
 import os
@@ -128,7 +129,7 @@ def test_kits_are_hardened(federated_site: Machine) -> None:
 def test_federation_is_never_replaced(federated_site: Machine) -> None:
     folder = federated_site.founded.folder
     said = refused(lambda: new_federation("hospitals", "localhost", folder), folder)
-    assert "never replaced" in said
+    assert "never replaces anything" in said
 
 
 @pytest.mark.parametrize(
@@ -351,6 +352,15 @@ def test_kit_is_made_of_the_answer_to_the_own_request_only(
     )
     said = refused(lambda: unpack_kit(answer, tmp_path, fingerprint=told), tmp_path)
     assert "answers another request" in said
+
+
+def test_kit_takes_no_prefix_that_is_the_group_of_others(
+    federated_site: Machine, waiting: Path, answer: Path
+) -> None:
+    told, group = federated_site.founded.hub.fingerprint, grp.getgrgid(1).gr_name
+    said = refused(lambda: unpack_kit(answer, waiting, fingerprint=told, prefix=group), waiting)
+    assert f"there is a group {group!r} on this machine already" in said
+    assert "--prefix" in said
 
 
 def test_kit_command_says_nothing_of_starting_before_hardening(

@@ -110,7 +110,10 @@ def read_asking(
         state = (
             f"was removed on {before.removed}" if before.removed else f"is in since {before.day}"
         )
-        raise UsageError(f"{request.name} {state}; make sure that it asks itself, and add --renew")
+        raise UsageError(
+            f"{request.name} {state}; if it asks itself, as a telephone call tells, add --renew, "
+            "and another site takes another name"
+        )
     if before is None and renew:
         raise UsageError(f"{request.name} was never admitted; leave --renew out")
     return Asking(request, data, place, before)

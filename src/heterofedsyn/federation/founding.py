@@ -91,7 +91,10 @@ def new_federation(
     check_prefix(prefix)
     check_place(folder)
     if os.path.lexists(folder):
-        raise UsageError(f"{folder} exists already; a federation is never replaced: name another")
+        raise UsageError(
+            f"{folder} exists already, and a federation never replaces anything; name another "
+            "folder with --folder"
+        )
     who = coordinator or default_coordinator(host)
     place = Path(os.path.realpath(folder))
     with written_whole(folder) as partial:

@@ -246,6 +246,27 @@ def check_prefix(prefix: str) -> None:
         )
 
 
+def check_free(party: Party) -> None:
+    """Refuse a prefix that is the name of somebody else's group on this machine.
+
+    Raises:
+        UsageError: if there is such a group, and the party's user is not.
+    """
+    import grp
+    import pwd
+
+    try:
+        grp.getgrnam(party.group)
+    except KeyError:
+        return
+    user = party.engine if party.kind == "hub" else party.agent
+    if user not in {entry.pw_name for entry in pwd.getpwall()}:
+        raise UsageError(
+            f"there is a group {party.group!r} on this machine already, whose members would reach "
+            "the agent; name another word with --prefix"
+        )
+
+
 def check_carried_name(name: str) -> None:
     """Refuse a site's name that a study or NVFlare does not take."""
     check_site_name(name)
