@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import signal
@@ -21,6 +22,7 @@ from heterofedsyn.engines.nvflare import job
 from heterofedsyn.engines.nvflare.hardening import AUTHORIZATION, CONTROLLER, EXECUTOR
 from heterofedsyn.engines.nvflare.job import connect, write_job
 from heterofedsyn.engines.nvflare.progress import Progress
+from heterofedsyn.federation.engine_checks import check_engine
 from heterofedsyn.federation.party import Party
 from heterofedsyn.hub import make_method
 from heterofedsyn.hub.methods.base import settings_of
@@ -248,6 +250,8 @@ def test_nvflare_doctor_reaches_the_hub_and_a_kit_is_as_hardened(federated: Fede
         "clock",
     ):
         assert found[rule] == "ok", rule
+    engine = check_engine(Party.load(federated.folder(SITES[0])), os.getuid())
+    assert engine.state == "ok", engine.words
     for role in (SITES[0], HUB):
         kit = federated.folder(role) / "kit" / "local"
         assert json.loads((kit / "authorization.json").read_text()) == AUTHORIZATION
