@@ -355,12 +355,14 @@ def test_kit_is_made_of_the_answer_to_the_own_request_only(
 
 
 def test_kit_takes_no_prefix_that_is_the_group_of_others(
-    federated_site: Machine, waiting: Path, answer: Path
+    federated_site: Machine, waiting: Path, answer: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told, group = federated_site.founded.hub.fingerprint, grp.getgrgid(1).gr_name
-    said = refused(lambda: unpack_kit(answer, waiting, fingerprint=told, prefix=group), waiting)
+    command = ["site", "kit", str(answer), "--fingerprint", told, "--folder", str(waiting)]
+    assert run([*command, "--prefix", group]) == 2
+    said = capsys.readouterr().err
     assert f"there is a group {group!r} on this machine already" in said
-    assert "--prefix" in said
+    assert not (waiting / "kit").exists()
 
 
 def test_kit_command_says_nothing_of_starting_before_hardening(

@@ -20,6 +20,7 @@ import pytest
 
 pytest.importorskip("nvflare")
 
+from heterofedsyn._defaults import SITE_OF_KIT
 from heterofedsyn.cli.app import run
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.federation.trial_processes import processes
@@ -241,7 +242,7 @@ def test_a_trial_comes_to_a_release_and_to_receipts_that_hold(tmp_path: Path) ->
     assert {"report.html", "synthetic.csv", "privacy.json"} <= {p.name for p in release.iterdir()}
     assert json.loads((release / "privacy.json").read_text())["trust"] == "secure-aggregation"
     for site in ("elmwood", "kingsbridge", "lakeside"):
-        key = tmp_path / "try" / site / "site" / "key.pub"
+        key = tmp_path / "try" / site / SITE_OF_KIT / "key.pub"
         receipt = tmp_path / "try" / "receipts" / f"{site}.json"
         assert run(["site", "verify", str(receipt), "--key", str(key)]) == 0
 

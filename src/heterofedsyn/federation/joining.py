@@ -36,7 +36,6 @@ from heterofedsyn.federation.party import (
     as_owner,
     check_carried_name,
     check_federation_name,
-    check_free,
     check_prefix,
     default_anchor,
     own_programs,
@@ -144,7 +143,6 @@ def unpack_kit(
         nvflare=nvflare_version(),
         anchor=Path(os.path.abspath(anchor or default_anchor(prefix))),  # noqa: PTH100
     )
-    check_free(party)
     place_kit(data, folder / REQUEST, told, folder / KIT, harden_site)
     write_services(party, folder)
     party.save(folder)

@@ -246,24 +246,16 @@ def check_prefix(prefix: str) -> None:
         )
 
 
-def check_free(party: Party) -> None:
-    """Refuse a prefix that is the name of somebody else's group on this machine.
-
-    Raises:
-        UsageError: if there is such a group, and the party's user is not.
-    """
+def check_free(prefix: str) -> None:
+    """Refuse a site's prefix that is the name of somebody else's group on this machine."""
     import grp
     import pwd
 
-    try:
-        grp.getgrnam(party.group)
-    except KeyError:
-        return
-    user = party.engine if party.kind == "hub" else party.agent
-    if user not in {entry.pw_name for entry in pwd.getpwall()}:
+    taken = prefix in {entry.gr_name for entry in grp.getgrall()}
+    if taken and f"{prefix}-agent" not in {entry.pw_name for entry in pwd.getpwall()}:
         raise UsageError(
-            f"there is a group {party.group!r} on this machine already, whose members would reach "
-            "the agent; name another word with --prefix"
+            f"there is a group {prefix!r} on this machine already, whose members would reach the "
+            "agent; name another word with --prefix"
         )
 
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from heterofedsyn._defaults import SITE_OF_KIT
 from heterofedsyn.engines.nvflare.provisioning import rest
 from heterofedsyn.errors import UsageError
 from heterofedsyn.federation.admission import admit, read_asking
@@ -237,7 +238,7 @@ def _settings(running: Processes, site: str, trust: str) -> SiteSettings:
     folder = running.folder / site
     rows = folder / "rows" / "rows.parquet"
     return SiteSettings(
-        folder=folder / "site",
+        folder=folder / SITE_OF_KIT,
         name=site,
         schema=folder / "rows" / "schema.toml",
         source=str(rows),

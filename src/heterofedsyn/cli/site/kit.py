@@ -59,6 +59,8 @@ def kit(
     renewal = (folder / party.KIT).exists()
     if renewal and place is not None:
         raise UsageError("a renewal changes no programs; `site kit --harden --programs DIR` does")
+    if not renewal:
+        party.check_free(prefix)
     if not renewal and party.in_home(party.own_programs() / party.PROGRAMS[0]) and place is None:
         note(
             f"remark: {party.own_programs()} or its Python lies in a home, which units do not see; "
