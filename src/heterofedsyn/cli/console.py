@@ -16,20 +16,16 @@ import typer
 
 from heterofedsyn.cli._show import note, say
 from heterofedsyn.cli._signals import endings
+from heterofedsyn.cli.site._shared import HERE, Folder
 from heterofedsyn.console import PACKAGES
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
     from heterofedsyn.console.pages import Role
 
-HERE = Path("site")
-
 
 def console(
-    folder: Annotated[
-        Path,
-        typer.Option("--folder", metavar="DIR", help="A site's folder, for its steward."),
-    ] = HERE,
+    folder: Folder = HERE,
     study_folder: Annotated[
         Path | None,
         typer.Option(
