@@ -11,8 +11,9 @@ from heterofedsyn.federation.engine_checks import check_engine
 from heterofedsyn.federation.finding import Finding
 from heterofedsyn.federation.hub_checks import check_hub
 from heterofedsyn.federation.kit_checks import check_kit
-from heterofedsyn.federation.machine_checks import User, check_site, check_units, check_users
+from heterofedsyn.federation.machine_checks import User, check_site, check_users
 from heterofedsyn.federation.party import Party
+from heterofedsyn.federation.unit_checks import check_units
 
 
 def examine(folder: Path, units: Path = Path(UNITS)) -> Iterator[Finding]:

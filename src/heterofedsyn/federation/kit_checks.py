@@ -26,7 +26,7 @@ from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE, certific
 from heterofedsyn.federation.finding import Finding, judged, ok, unknown, wrong
 from heterofedsyn.federation.joining import BEFORE, REQUEST
 from heterofedsyn.federation.party import Party
-from heterofedsyn.federation.services import USERS_SCRIPT
+from heterofedsyn.federation.services import START_SCRIPT, USERS_SCRIPT
 
 SOON = 30
 """Days before its end at which a certificate is to be renewed."""
@@ -45,6 +45,11 @@ def harden_command(party: Party) -> str:
 def users_command(party: Party) -> str:
     """What makes users and folders as they must be."""
     return f"sh {shlex.quote(str(party.folder / USERS_SCRIPT))}"
+
+
+def start_command(party: Party) -> str:
+    """What puts units in place and starts them."""
+    return f"sh {shlex.quote(str(party.folder / START_SCRIPT))}"
 
 
 def check_kit(party: Party, engine: int | None) -> Iterator[Finding]:

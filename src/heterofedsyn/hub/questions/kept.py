@@ -105,7 +105,9 @@ class Drawn:
         tables = self._kept(self._facts, self.replicates + 1, columns, drawn)
         if tables is None:
             for own in self._remembered():
-                yield Replicate(own.table.select([*columns] or [0]), own.weight)
+                yield Replicate(
+                    own.table.select([*columns] or own.table.column_names[:1]), own.weight
+                )
         else:
             yield from map(Replicate, tables, self._weights)
 
