@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 import socket
@@ -98,6 +100,7 @@ def test_without_the_token_every_address_looks_alike(
         for path in (*PAGES, "static/console.css", "events", "none", "enter", "enter?token=x")
     ]
     replies += [somebody.ask(path) for path in ("/", "/favicon.ico", "/studies")]
+    replies += [somebody.ask(f"enter?{'token=x&' * 9}")]
     replies += [somebody.ask("studies", cookie=f"{guard.COOKIE}=guess")]
     replies += [somebody.ask("studies/approve", {"token": "x"})]
     assert {(reply.status, reply.text) for reply in replies} == {(403, NOTHING)}
@@ -550,7 +553,13 @@ def test_a_changed_receipt_does_not_hold(caller: Caller, settings: SiteSettings)
     caller.ask("receipts/sign", {"token": caller.token, "key": key_of(study.fingerprint)})
     (file,) = settings.receipts.glob("*.json")
     signed = caller.ask(f"receipts/file/{file.name}").text.encode()
-    assert "The receipt holds" in verified(caller, signed)
+    by_itself = verified(caller, signed)
+    assert "The receipt holds, if its key is the site" in by_itself  # anybody can make a key
+    assert 'class="marked good"' not in by_itself
+    known = json.loads(signed)["key"]
+    assert "The receipt holds<" in verified(caller, signed, key=known)
+    other = base64.b64encode(bytes(32)).decode()
+    assert "The receipt does not hold" in verified(caller, signed, key=other)
     changed = signed.replace(b"one-way", b"two-way")
     assert changed != signed
     assert "The receipt does not hold" in verified(caller, changed)

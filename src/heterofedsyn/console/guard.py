@@ -124,8 +124,8 @@ class Guard:
             return Response(words, media_type="text/html"), None
         if not path.startswith(f"{self.root}/") or not _from_here(headers, method):
             return nothing, None
-        navigates = headers.one("sec-fetch-mode") in ("", "navigate")
-        session = self._sessions.find(headers.cookies(COOKIE), active=navigates)
+        scope["navigates"] = headers.one("sec-fetch-mode") in ("", "navigate")
+        session = self._sessions.find(headers.cookies(COOKIE), active=scope["navigates"])
         if session is None:
             return nothing, None
         if method == "POST" and headers.one("origin") != f"http://{headers.one('host')}":
@@ -142,7 +142,7 @@ class Guard:
         """
         if headers.one("sec-fetch-dest") not in ("", "document") or headers.one("sec-purpose"):
             return None
-        query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=4)
+        query = parse_qs(scope["query_string"].decode("latin-1"))
         session = self._sessions.enter(query.get("token", [""])[-1])
         if session is None:
             return None

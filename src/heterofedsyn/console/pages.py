@@ -79,6 +79,11 @@ class Visit:
         query = self.request.url.query
         return f"{path}?{query}" if query else path
 
+    @property
+    def navigates(self) -> bool:
+        """Whether a person asks, and not a page that looks for something new."""
+        return bool(self.request.scope["navigates"])
+
     def part(self, name: str) -> str:
         """A part of the path that the route names."""
         return str(self.request.path_params[name])
@@ -94,13 +99,15 @@ class Visit:
         return min(max(asked, 1), pages)
 
     def say(self, words: str, *, good: bool = True) -> None:
-        """Show a line on the next page."""
+        """Show a line on the next page that a person asks for."""
         self.session.said.append((good, words))
         del self.session.said[:-MOST_SAID]
 
     def page(self, template: str, title: str, **values: Any) -> Response:
         """A page in the layout of all; `values` are what its template names."""
-        said, self.session.said = self.session.said, []
+        said: list[tuple[bool, str]] = []
+        if self.navigates:
+            said, self.session.said = self.session.said, said
         text = (
             _environment()
             .get_template(template)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -27,9 +30,13 @@ _VERIFIED = "what the receipt that was verified last came to"
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a receipt holds, and why."""
+    """Whether a receipt holds, and why.
 
-    good: bool
+    Attributes:
+        good: None if it holds by its own key alone, which anybody can make.
+    """
+
+    good: bool | None
     lines: Sequence[str]
 
 
@@ -60,17 +67,28 @@ def _receipts(visit: Visit, site: OwnSite) -> Response:
             except HeterofedsynError:
                 title = fingerprint[:16]
             studies.append((key_of(fingerprint), title))
-    found = [path for path in site.known.receipts.glob("*.json") if _NAME.fullmatch(path.name)]
-    newest = sorted(found, key=lambda path: -path.stat().st_mtime_ns)
-    files = [(path.name, size(path.stat().st_size)) for path in newest[:MOST_SHOWN]]
+    newest = _newest(site.known.receipts)
+    files = newest[:MOST_SHOWN]
     return visit.page(
         "steward_receipts.html",
         "Receipts",
         studies=studies,
         files=files,
         more=len(newest) - len(files),
-        verdict=visit.session.kept.pop(_VERIFIED, None),
+        verdict=visit.session.kept.pop(_VERIFIED, None) if visit.navigates else None,
     )
+
+
+def _newest(folder: Path) -> list[tuple[str, str]]:
+    """Names and sizes of all receipts that can be downloaded, the last first."""
+    found = []
+    for path in folder.glob("*.json"):
+        if _NAME.fullmatch(path.name):
+            with suppress(OSError):  # it has gone since
+                there = path.lstat()
+                if stat.S_ISREG(there.st_mode):
+                    found.append((-there.st_mtime_ns, path.name, size(there.st_size)))
+    return [(name, much) for _, name, much in sorted(found)]
 
 
 def _file(visit: Visit, site: OwnSite) -> Response:
@@ -106,7 +124,7 @@ def _verify(visit: Visit, form: Form, site: OwnSite) -> Response:
             raise UsageError(NOT_PRIVATE)
         signed = SignedReceipt.of(upload.data, "the file")
         signed.check(key or None)
-        verdict = Verdict(True, verified_lines(signed, key_known=bool(key)))
+        verdict = Verdict(True if key else None, verified_lines(signed, key_known=bool(key)))
     except HeterofedsynError as error:
         verdict = Verdict(False, [str(error)])
     visit.session.kept[_VERIFIED] = verdict
