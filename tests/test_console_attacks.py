@@ -15,11 +15,11 @@ import pytest
 from starlette.responses import Response
 
 from console_support import Caller, Reply, entered, heard, running
-from heterofedsyn.console import serving, sessions, steward_site
+from heterofedsyn.console import row_check, serving, sessions, steward_site
 from heterofedsyn.console.coordinator import coordinator
 from heterofedsyn.console.guard import NOTHING
 from heterofedsyn.console.hidden_groups import KEY, MOST_WRONG
-from heterofedsyn.console.inbox import Inbox, key_of
+from heterofedsyn.console.inbox import Inbox, Waiting, key_of
 from heterofedsyn.console.pages import Do, Form, Visit, download
 from heterofedsyn.console.row_check import RowCheck
 from heterofedsyn.console.steward import steward
@@ -254,6 +254,27 @@ def test_a_file_that_goes_while_the_folder_is_read_hides_no_other(
     assert len(waiting.waiting()) == 3
 
 
+def test_a_file_of_a_day_that_is_none_hides_no_other(settings: SiteSettings) -> None:
+    for changed in (0, 2**70, -(2**70), 10**9 * 2**55):
+        assert Waiting(settings.folder, "study.toml", changed, 1).when
+    assert Waiting(settings.folder, "study.toml", 0, 1).when == "1970-01-01 00:00 UTC"
+
+
+def test_a_study_that_no_site_could_answer_says_so_and_can_be_taken_out(
+    caller: Caller, settings: SiteSettings
+) -> None:
+    study = make_study(epsilon=1e-300)
+    reply = caller.ask(put(settings, study))
+    assert reply.status == 200
+    assert "the budget is too small" in reply.text
+    assert "Approve this study" not in reply.text
+    form = {**reply.fields(), **all_groups(study), "who": WHO}
+    caller.ask("studies/approve", form)
+    assert consents(settings) == []
+    caller.ask("studies/remove", form)
+    assert not [*inbox(settings).iterdir()]
+
+
 def test_a_list_reads_small_files_alone(
     caller: Caller, settings: SiteSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,6 +337,52 @@ def test_a_download_is_named_by_plain_letters_whatever_it_is_called() -> None:
     for name in ('a"; filename="b.html', "a\r\nx-evil: 1", "a\u202egpj.exe", "../../b", "ä b;c"):
         told = download(b"x", name).headers["content-disposition"]
         assert re.fullmatch(r'attachment; filename="[A-Za-z0-9._-]+"', told), told
+
+
+def test_what_a_form_did_is_told_to_a_person_and_not_to_a_page_that_looks_again(
+    caller: Caller, settings: SiteSettings
+) -> None:
+    form = caller.ask(put(settings, make_study())).fields()
+    place = caller.ask("studies/remove", form).place
+    words = "nothing was approved"
+    assert words not in caller.ask("", sec_fetch_mode="cors").text
+    assert words in caller.ask(place, sec_fetch_mode="navigate").text
+    assert words not in caller.ask(place).text  # it is said once
+    caller.drop("receipt", b"{}", "receipts/verify")
+    assert "does not hold" not in caller.ask("receipts", sec_fetch_mode="cors").text
+    assert "does not hold" in caller.ask("receipts").text
+
+
+def test_a_check_that_fails_unforeseen_quotes_no_row(
+    caller: Caller,
+    settings: SiteSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def fails(*_args: object) -> None:
+        raise ZeroDivisionError("secret-value")
+
+    monkeypatch.setattr(row_check, "fit_rows", fails)
+    caller.ask("rows/check", {"token": caller.token})
+    end = time.monotonic() + 10
+    while "ended before all rows" not in (shown := caller.ask("rows").text):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    said = capfd.readouterr()
+    assert "secret-value" not in shown + said.out + said.err + "\n".join(caller.logged)
+    assert "an unexpected ZeroDivisionError" in shown
+
+
+def test_a_receipt_that_is_a_link_or_has_gone_hides_no_other(
+    caller: Caller, settings: SiteSettings
+) -> None:
+    settings.receipts.mkdir(exist_ok=True)
+    whole, link = f"{'0' * 32}-1.json", f"{'1' * 32}-1.json"
+    (settings.receipts / whole).write_text("{}")
+    (settings.receipts / link).symlink_to("nowhere")
+    text = caller.ask("receipts").text
+    assert whole in text
+    assert link not in text
 
 
 def test_only_receipts_are_downloaded(caller: Caller, settings: SiteSettings) -> None:

@@ -49,8 +49,12 @@ class Waiting:
 
     @property
     def when(self) -> str:
-        """Since when it is there."""
-        return datetime.fromtimestamp(self.changed / 1e9, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        """Since when it is there, by what the file says; it may say anything."""
+        try:
+            moment = datetime.fromtimestamp(self.changed / 1e9, UTC)
+        except (ValueError, OverflowError, OSError):
+            return "a day that is none"
+        return moment.strftime("%Y-%m-%d %H:%M UTC")
 
 
 class Inbox:

@@ -16,6 +16,11 @@ from heterofedsyn.site.misfits import ROWS_TITLE, Tolerance, counted_said, fit_l
 from heterofedsyn.site.settings import SiteSettings
 from heterofedsyn.sources import open_source
 
+_UNFORESEEN = (
+    "the check ended before all rows were read, by an unexpected {}; please report this, but send "
+    "no row"
+)
+
 
 @dataclass(frozen=True)
 class Found:
@@ -69,17 +74,18 @@ class RowCheck:
         Thread(target=self._run, args=(settings, schema, about, plan), daemon=True).start()
 
     def _run(self, settings: SiteSettings, schema: Schema, about: str, plan: Plan | None) -> None:
-        blocks: tuple[Block, ...] = (Warn("the check ended before all rows were read"),)
+        blocks: tuple[Block, ...] = ()
         try:
             blocks = self._look(settings, schema, plan)
         except HeterofedsynError as error:
             blocks = (Warn(str(error)),)
         except OSError as error:
             blocks = (Warn(f"the rows cannot be read: {error.strerror or 'for no said reason'}"),)
-        finally:
-            moment = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-            with self._turn:
-                self.found, self.running = Found(about, moment, blocks), None
+        except Exception as error:  # its text could quote a record, here and in the terminal
+            blocks = (Warn(_UNFORESEEN.format(type(error).__name__)),)
+        moment = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        with self._turn:
+            self.found, self.running = Found(about, moment, blocks), None
 
     def _look(self, settings: SiteSettings, schema: Schema, plan: Plan | None) -> tuple[Block, ...]:
         source = open_source(settings.source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heterofedsyn._words import aloud, percent, sentence
 from heterofedsyn.console.steward_site import OwnSite
 from heterofedsyn.console.study_words import words_of
-from heterofedsyn.errors import NotApproved
+from heterofedsyn.errors import HeterofedsynError
 from heterofedsyn.hub.planning.preview import (
     COLUMN_HEAD,
     ROUND_HEAD,
@@ -20,7 +20,6 @@ from heterofedsyn.protocol.promised import promise
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.report.blocks import Block, Facts, Folded, Section, Table, Text, Warn
 from heterofedsyn.report.chances import formula_of, guess_words, in_thousand, most_right
-from heterofedsyn.site.consent import check_schema
 from heterofedsyn.site.ledger.entries import Account
 from heterofedsyn.site.promise import alone_lines, cap_lines, promise_json, remarks
 from heterofedsyn.site.settings import SiteSettings
@@ -29,14 +28,10 @@ from heterofedsyn.site.settings import SiteSettings
 def sections_of(
     site: OwnSite, settings: SiteSettings, study: Study, account: Account
 ) -> list[Section]:
-    """All that there is to say before a decision; nothing is computed for another schema.
-
-    Raises:
-        HeterofedsynError: if no site could answer it.
-    """
+    """All that there is to say before a decision; of what cannot be answered, who asks for it."""
     try:
-        check_schema(settings, study)
-    except NotApproved:
+        site.foreseen(study)
+    except HeterofedsynError:
         return [_who_asks(study)]
     return [
         _who_asks(study),

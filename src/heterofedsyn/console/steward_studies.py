@@ -87,6 +87,7 @@ def _waiting(visit: Visit, site: OwnSite) -> Response:
     refusal = ""
     try:
         check_approvable(settings, study, account, datetime.now(UTC))
+        site.foreseen(study)
         site.hidden.check_open(study.fingerprint)
     except HeterofedsynError as error:
         refusal = str(error)
