@@ -7,7 +7,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from console_support import Caller, Reply, entered, heard, running
 from heterofedsyn.console import row_check, serving, sessions, steward_site
+from heterofedsyn.console.app import MOST_STREAMS
 from heterofedsyn.console.coordinator import coordinator
 from heterofedsyn.console.guard import NOTHING
 from heterofedsyn.console.hidden_groups import KEY, MOST_WRONG
@@ -120,6 +121,37 @@ def test_what_is_hidden_stays_so_in_other_sessions_and_after_a_restart(
     assert (settings.folder / KEY).stat().st_mode & 0o777 == 0o600
 
 
+def test_a_file_that_changed_after_it_was_seen_is_not_approved(
+    caller: Caller, settings: SiteSettings
+) -> None:
+    seen, other = make_study(seed=1), make_study(seed=2)
+    page = caller.ask(put(settings, seen))
+    form = {**page.fields(), **heard(seen, page), "who": WHO}
+    again = caller.ask(put(settings, other))
+    assert shown(again, other)
+    assert not shown(again, seen)
+    told = caller.ask(caller.ask("studies/approve", form).place)
+    assert "that is not this study" in told.text
+    assert consents(settings) == []
+
+
+def test_a_study_that_may_be_approved_again_hides_what_it_did_at_first(
+    caller: Caller, settings: SiteSettings
+) -> None:
+    study = make_study()
+    page = caller.ask(put(settings, study))
+    seen = shown(page, study)
+    caller.ask("studies/approve", {**page.fields(), **heard(study, page), "who": WHO})
+    decided = f"studies/decided/{key_of(study.fingerprint)}"
+    assert len(shown(caller.ask(decided), study)) == 8
+    form = {**caller.ask(decided).fields(), "who": WHO, "sure": "yes", "how": "withdraw"}
+    caller.ask("studies/withdraw", form)
+    for place in (decided, f"{decided}/sheet"):
+        reply = caller.ask(place)
+        assert reply.status == 200
+        assert shown(reply, study) == seen
+
+
 # SESSIONS
 
 
@@ -155,6 +187,26 @@ def test_pages_of_a_session_that_is_over_hear_nothing_more(
             wait_for(logged, "the session is over")
             monkeypatch.undo()
             until(line, b"event: over")
+
+
+def test_a_session_has_no_more_open_pages_than_it_may(caller: Caller) -> None:
+    with ExitStack() as stack:
+        for _ in range(MOST_STREAMS):
+            stack.enter_context(told_of_changes(caller))
+        assert caller.ask("events").status == 429
+        assert caller.ask("").status == 200
+
+
+@pytest.mark.parametrize("name", ["sec-fetch-site", "origin"])
+def test_a_header_that_came_twice_says_nothing(caller: Caller, name: str) -> None:
+    own = {"sec-fetch-site": "same-origin", "origin": f"http://{caller.host}"}
+    token = caller.token
+    for twice in ({}, {name.upper(): "http://evil.example"}):
+        body = f"token={token}".encode()
+        headers = {"host": caller.host, "cookie": caller.cookie, **own, **twice}
+        headers["content-type"] = "application/x-www-form-urlencoded"
+        reply = caller.send("POST", f"{caller.root}/rows/check", headers, body)
+        assert (reply.text == NOTHING) is bool(twice)
 
 
 def test_whoever_logs_out_needs_a_new_address(
