@@ -161,6 +161,13 @@ def test_a_session_ends_when_nobody_asks_and_in_any_case() -> None:
     assert known.enter(token) is None  # only the last one counts
 
 
+def test_what_pages_ask_by_themselves_keeps_no_session_open(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "IDLE_SECONDS", 0.5)
+    until(lambda: caller.ask("", sec_fetch_mode="cors").text == NOTHING)
+
+
 def test_a_token_that_nobody_shows_in_time_opens_nothing() -> None:
     now = [0.0]
     known = Sessions(lambda: now[0])
