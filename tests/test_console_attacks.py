@@ -21,10 +21,11 @@ from heterofedsyn.console.coordinator import coordinator
 from heterofedsyn.console.guard import NOTHING
 from heterofedsyn.console.hidden_groups import KEY, MOST_WRONG
 from heterofedsyn.console.inbox import Inbox, Waiting, key_of
-from heterofedsyn.console.pages import Do, Form, Visit, download
+from heterofedsyn.console.pages import MOST_MARKS, Do, Form, Visit, download
 from heterofedsyn.console.row_check import RowCheck
 from heterofedsyn.console.steward import steward
 from heterofedsyn.console.steward_lists import MOST_LISTED_BYTES
+from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.schema import Schema
 from heterofedsyn.site.settings import SiteSettings
@@ -350,6 +351,19 @@ def test_letters_that_a_terminal_or_page_obeys_are_escaped(
         assert ">a\\x1b[2J\\u202egpj.\\u200b\\x07&lt;b&gt;.toml" in text
         assert str(settings.folder / "inbox" / "a") not in text
         assert not {*text} & {"\x1b", "\u202e", "\u200b", "\x07"}
+
+
+def test_marks_of_a_letter_cover_nothing_else_on_a_page(
+    caller: Caller, settings: SiteSettings
+) -> None:
+    mark = "\u0301"
+    about = About(title=f"Falls{mark * 200}", purpose="Đặt lại: e\u0323\u0302")
+    page = put(settings, make_study(about=about))
+    for place in ("studies", page):
+        text = caller.ask(place).text
+        assert f"Falls{mark * MOST_MARKS}\\u0301" in text
+        assert mark * (MOST_MARKS + 1) not in text
+    assert about.purpose in text
 
 
 # FORMS AND FILES

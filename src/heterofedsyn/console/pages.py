@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 MOST_LETTERS = 4_000
 """Of one text on a page."""
+
+MOST_MARKS = 4
+"""Of one letter, such as accents and vowels; no language has more."""
 
 MOST_SAID = 20
 """Lines that wait to be shown."""
@@ -203,4 +207,19 @@ def _shown(value: object) -> object:
 
 def _fitting(text: str, most: int) -> str:
     """Text of no more letters than so many; those that one would not see are written out."""
-    return drawing.short(plain(str(text)[: 2 * MOST_LETTERS]), most)
+    return drawing.short(_few_marks(plain(str(text)[: 2 * MOST_LETTERS])), most)
+
+
+def _few_marks(text: str) -> str:
+    """Text whose marks stay at their letters; a pile of them would cover other lines of a page.
+
+    >>> print(_few_marks("e" + 6 * chr(0x301)).removeprefix("e" + 4 * chr(0x301)))
+    \\u0301\\u0301
+    """
+    if text.isascii():
+        return text
+    found, pile = [], 0
+    for letter in text:
+        pile = pile + 1 if unicodedata.category(letter)[0] == "M" else 0
+        found.append(letter if pile <= MOST_MARKS else ascii(letter)[1:-1])
+    return "".join(found)
