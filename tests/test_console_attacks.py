@@ -159,10 +159,17 @@ def test_a_study_that_may_be_approved_again_hides_what_it_did_at_first(
 @contextmanager
 def told_of_changes(caller: Caller) -> Iterator[socket.socket]:
     """What an open page hears."""
+    with asking_for_changes(caller) as line:
+        until(line, b"retry")
+        yield line
+
+
+@contextmanager
+def asking_for_changes(caller: Caller) -> Iterator[socket.socket]:
+    """What a page hears that is being opened."""
     with socket.create_connection(("127.0.0.1", caller.port), timeout=20) as line:
         head = f"GET {caller.root}/events HTTP/1.1\r\nhost: {caller.host}\r\n"
         line.sendall(f"{head}cookie: {caller.cookie}\r\n\r\n".encode())
-        until(line, b"retry")
         yield line
 
 
@@ -194,7 +201,8 @@ def test_a_session_has_no_more_open_pages_than_it_may(caller: Caller) -> None:
     with ExitStack() as stack:
         for _ in range(MOST_STREAMS):
             stack.enter_context(told_of_changes(caller))
-        assert caller.ask("events").status == 429
+        line = stack.enter_context(asking_for_changes(caller))
+        assert line.recv(12) == b"HTTP/1.1 429"
         assert caller.ask("").status == 200
 
 
