@@ -238,7 +238,7 @@ class Federation:
 
     def hold(self, site: str, where: int | str | None) -> None:
         """Let the test agent of a site wait: from a query on, before a step, or no longer."""
-        path = self.folder(site) / "site.hold"
+        path = self.folder(site) / f"{SITE_OF_KIT}.hold"
         if where is None:
             path.unlink()
         else:
