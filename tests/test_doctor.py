@@ -469,6 +469,22 @@ def test_doctor_says_it_to_programs_and_by_its_exit_code(
     assert run(command) == (0 if AS_ROOT else 1)
 
 
+def test_doctor_is_content_with_what_a_site_decided(
+    site: Machine, healthy: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["site", "doctor", "--folder", str(site.party.folder), "--units", str(site.units)]
+    kept = [word for rule in healthy for word in ("--accept", rule)]
+    undo = clock_apart(site)
+    try:
+        assert run([*command, *kept]) == 1
+        assert run([*command, *kept, "--accept", "clock"]) == 0
+        assert "accepted    clock:" in capsys.readouterr().out
+    finally:
+        undo()
+    assert run([*command, "--accept", "clok"]) == 2
+    assert "did you mean 'clock'?" in capsys.readouterr().err
+
+
 def test_doctor_sees_a_certificate_run_out_in_a_renewed_kit(
     site: Machine, healthy: set[str]
 ) -> None:

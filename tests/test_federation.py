@@ -324,7 +324,7 @@ def test_what_is_no_request_is_refused_in_one_line(contents: dict[str, bytes]) -
 def test_kit_is_made_of_no_other_root_than_was_told(
     federated_site: Machine, waiting: Path, answer: Path
 ) -> None:
-    with pytest.raises(PrivacyRefusal, match="as it was told"):
+    with pytest.raises(PrivacyRefusal, match="another fingerprint than you were told"):
         unpack_kit(answer, waiting, fingerprint="ab" * 32)
     assert not (waiting / "kit").exists()
     assert "by telephone" in refused(lambda: unpack_kit(answer, waiting), waiting)

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-State = Literal["ok", "wrong", "cannot tell"]
+State = Literal["ok", "wrong", "cannot tell", "accepted"]
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,6 +41,13 @@ def wrong(rule: str, words: str, remedy: str) -> Finding:
 def unknown(rule: str, words: str, remedy: str) -> Finding:
     """A rule that cannot be checked from here."""
     return Finding(rule, "cannot tell", words, remedy)
+
+
+def accepted(finding: Finding) -> Finding:
+    """A rule that need not be kept here, as somebody decided; one that is kept stays so."""
+    if finding.state == "ok":
+        return finding
+    return msgspec.structs.replace(finding, state="accepted", remedy="")
 
 
 def judged(rule: str, faults: Iterable[str], remedy: str, otherwise: str) -> Finding:

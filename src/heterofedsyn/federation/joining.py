@@ -15,7 +15,6 @@ import msgspec
 from heterofedsyn import __version__
 from heterofedsyn._defaults import PARTY, PREFIX
 from heterofedsyn._files import check_place, file_written_whole, written_whole
-from heterofedsyn._words import aloud
 from heterofedsyn.engines.nvflare.hardening import harden_hub, harden_site, settings_of_kit
 from heterofedsyn.engines.nvflare.provisioning import (
     SITE,
@@ -300,8 +299,8 @@ def _check_root(answer: Signed, told: str) -> str:
     found = normal_fingerprint(answer.ca_info.rootCA_fingerprint)
     if found != told:
         raise PrivacyRefusal(
-            f"the root certificate is {aloud(found)}, not {aloud(told)} as it was told; do not use "
-            "this file, and call the hub"
+            "the root certificate in this file has another fingerprint than you were told; do not "
+            "use the file, and call the hub"
         )
     return told
 

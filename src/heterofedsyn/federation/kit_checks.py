@@ -105,6 +105,9 @@ def _private(party: Party, engine: int | None) -> Finding:
         faults.append(f"there is no {key}")
         remedies.append(RENEW)
     remedy = "; ".join(remedies)
+    if engine is None and not faults:
+        words = f"there is no user {party.engine} yet that it could belong to"
+        return unknown("kit private", words, users_command(party))
     return judged("kit private", faults, remedy, f"{kit} is open to {party.engine} alone")
 
 

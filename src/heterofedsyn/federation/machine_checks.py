@@ -123,7 +123,8 @@ def check_site(party: Party) -> Iterator[Finding]:
             yield unknown("site", f"{party.site} cannot be read from here", AS_ROOT)
         else:
             there = (party.site / SETTINGS).exists()
-            remedy = f"change {SETTINGS} in it" if there else "heterofedsyn site init"
+            init = f"runuser -u {party.agent} -- {party.programs / 'heterofedsyn'} site init"
+            remedy = f"change {SETTINGS} in it" if there else f"{init} # with what it asks for"
             yield wrong("site", str(error), remedy)
         return
     yield _owned(party, settings, agent)
@@ -266,8 +267,18 @@ def _anchor(party: Party, settings: SiteSettings, agent: User | None) -> Iterato
         ["ledger and anchor are on one disk, and whoever restores it restores both"]
         if settings.shares_disk()
         else [],
-        f"mount another disk at {anchor.parent}",
+        _moved(party, anchor.parent),
         "another than the ledger's",
+    )
+
+
+def _moved(party: Party, folder: Path) -> str:
+    """How a folder comes to another disk, with what is in it."""
+    place = shlex.quote(str(folder))
+    return (
+        f"systemctl stop {party.agent}; mount DISK /mnt; cp -a {place}/. /mnt; umount /mnt; "
+        f"mount DISK {place}; chown {party.agent} {place}; systemctl start {party.agent} "
+        "# and name it in /etc/fstab"
     )
 
 

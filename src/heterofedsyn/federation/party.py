@@ -196,6 +196,14 @@ def in_home(path: Path) -> bool:
     return any(place.is_relative_to(home) for place in places for home in _HOMES)
 
 
+def remark_on_programs() -> str:
+    """What to say if users of a party could not run the programs that run now."""
+    here = own_programs()
+    if not in_home(here / PROGRAMS[0]):
+        return ""
+    return f"remark: {here} or its Python lies in a home, which units do not see; install elsewhere"
+
+
 def check_programs(folder: Path) -> None:
     """Refuse programs that the users of a party could not run."""
     remedy = "install them with the system's Python below /srv or /opt, and name that folder"

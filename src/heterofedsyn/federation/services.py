@@ -174,6 +174,11 @@ def start_script(party: Party) -> str:
     lines = [
         *_no_links(party.folder, *(party.folder / file for file in files)),
         f"cd {_words(party.folder)}",
+        "if ! systemctl show --property=Version >/dev/null 2>&1; then",
+        '    echo "systemd does not run here; start what ExecStart of each .service says, as" \\',
+        '        "its User, with its Environment and folders below /run and /var/cache" >&2',
+        "    exit 1",
+        "fi",
         f"cp {' '.join(files)} {UNITS}/",
         "systemctl daemon-reload",
         f"systemctl enable {names}",

@@ -56,6 +56,12 @@ def new(
     Nothing is started. The root key signs everything; keep it off the server.
     """
     from heterofedsyn.federation.founding import new_federation
+    from heterofedsyn.federation.party import check_programs, remark_on_programs
+
+    if programs is not None:
+        check_programs(programs.absolute())
+    elif remark := remark_on_programs():
+        note(f"{remark}, and name that with --programs DIR")
 
     note("making keys and certificates")
     made = new_federation(

@@ -22,6 +22,13 @@ def doctor(
     strict: Annotated[
         bool, typer.Option("--strict", help="What cannot be told counts as wrong.")
     ] = False,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help='A rule that need not be kept here, such as "anchor\'s disk"; may be repeated.',
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check every rule on this machine; change nothing.
@@ -32,9 +39,16 @@ def doctor(
     """
     import msgspec
 
+    from heterofedsyn.errors import UsageError, did_you_mean
     from heterofedsyn.federation.doctor import examine
+    from heterofedsyn.federation.finding import accepted
 
     findings = list(examine(folder, units))
+    rules = [finding.rule for finding in findings]
+    for name in accept or ():
+        if name not in rules:
+            raise UsageError(f"--accept {name!r} is no rule here; {did_you_mean(name, rules)}")
+    findings = [accepted(each) if each.rule in (accept or ()) else each for each in findings]
     states = [finding.state for finding in findings]
     bad = states.count("wrong") + (states.count("cannot tell") if strict else 0)
     if as_json:
@@ -46,6 +60,7 @@ def doctor(
         say(
             f"{count(len(findings), 'rule')}: {states.count('ok')} ok, {states.count('wrong')} "
             f"wrong, {states.count('cannot tell')} cannot be told"
+            + (f", {states.count('accepted')} accepted" if accept else "")
         )
     if bad:
         raise typer.Exit(1)

@@ -61,11 +61,8 @@ def kit(
         raise UsageError("a renewal changes no programs; `site kit --harden --programs DIR` does")
     if not renewal:
         party.check_free(prefix)
-    if not renewal and party.in_home(party.own_programs() / party.PROGRAMS[0]) and place is None:
-        note(
-            f"remark: {party.own_programs()} or its Python lies in a home, which units do not see; "
-            "install elsewhere, then: heterofedsyn site kit --harden --programs DIR"
-        )
+    if not renewal and place is None and (remark := party.remark_on_programs()):
+        note(f"{remark}, then: heterofedsyn site kit --harden --programs DIR")
     made = joining.unpack_kit(
         signed,
         folder,
