@@ -133,7 +133,7 @@ def checked_receipt(seen: Opened, folder: Path) -> None:
     file = folder / "receipt.json"
     download.value.save_as(file)
     for data, words in (
-        (file.read_bytes(), "The receipt holds"),
+        (file.read_bytes(), "The receipt holds, if its key is the site's"),
         (file.read_bytes().replace(b"elmwood", b"Elmwood"), "The receipt does not hold"),
     ):
         file.write_bytes(data)
