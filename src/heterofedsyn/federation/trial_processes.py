@@ -214,14 +214,16 @@ def _ended_badly(watch: subprocess.Popen[bytes], made: Processes) -> bool:
 
 @contextmanager
 def _environment(mark: str, scratch: Path) -> Iterator[None]:
-    before = tempfile.tempdir
-    os.environ[MARK] = mark
+    before, named = tempfile.tempdir, os.environ.get("TMPDIR")
+    os.environ |= {MARK: mark, "TMPDIR": str(scratch)}
     tempfile.tempdir = str(scratch)
     try:
         yield
     finally:
         tempfile.tempdir = before
-        os.environ.pop(MARK, None)
+        del os.environ[MARK], os.environ["TMPDIR"]
+        if named is not None:
+            os.environ["TMPDIR"] = named
 
 
 @contextmanager
