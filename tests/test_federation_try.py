@@ -227,7 +227,9 @@ def listens(said: str) -> bool:
 
 
 @pytest.mark.slow
-def test_a_trial_comes_to_a_release_and_to_receipts_that_hold(tmp_path: Path) -> None:
+def test_a_trial_comes_to_a_release_and_to_receipts_that_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Under secure aggregation; README's is the other one."""
     process = started(tmp_path, "--trust", "secure-aggregation", "--patients", "4000")
     code = process.wait(500)
@@ -245,6 +247,10 @@ def test_a_trial_comes_to_a_release_and_to_receipts_that_hold(tmp_path: Path) ->
         key = tmp_path / "try" / site / SITE_OF_KIT / "key.pub"
         receipt = tmp_path / "try" / "receipts" / f"{site}.json"
         assert run(["site", "verify", str(receipt), "--key", str(key)]) == 0
+    shown = [line.split()[1:] for line in said.splitlines() if line.startswith("  heterofedsyn ")]
+    assert [words[:2] for words in shown] == [["site", "ledger"], ["site", "preview"]]
+    monkeypatch.chdir(tmp_path)
+    assert [run(words) for words in shown] == [0, 0]
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heterofedsyn._defaults import SITE_OF_KIT
 from heterofedsyn._words import size
 from heterofedsyn.cli._options import TrustModel
 from heterofedsyn.cli._show import note, say, show_table
@@ -137,8 +138,9 @@ def _say(trial: Trial, study: Study, receipts: list[SignedReceipt], folder: Path
     ):
         say(f"  {folder / name}  {what}")
     say("as the steward of a hospital would:")
-    say(f"  heterofedsyn site ledger --folder {folder / site / 'site'}")
-    say(f"  heterofedsyn site preview {folder / 'study.toml'} --folder {folder / site / 'site'}")
+    own = folder / site / SITE_OF_KIT
+    say(f"  heterofedsyn site ledger --folder {own}")
+    say(f"  heterofedsyn site preview {folder / 'study.toml'} --folder {own}")
 
 
 def _integers(signed: SignedReceipt) -> int:
