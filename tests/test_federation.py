@@ -126,6 +126,19 @@ def test_kits_are_hardened(federated_site: Machine) -> None:
         assert json.loads((kit / RESOURCES_FILE).read_text()) == resources
 
 
+def test_programs_of_a_hub_are_looked_for_where_it_will_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["federation", "new", "wards", "--hub", "localhost", "--folder", str(tmp_path / "f")]
+    command += ["--programs", "/srv/elsewhere/bin"]
+    assert run(command) == 2
+    assert "cannot find /srv/elsewhere/bin" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    assert run([*command, "--at", "/srv/wards"]) == 0
+    (unit,) = (tmp_path / "f" / "hub").glob("*.service")
+    assert "PATH=/srv/elsewhere/bin:" in unit.read_text()
+
+
 def test_federation_is_never_replaced(federated_site: Machine) -> None:
     folder = federated_site.founded.folder
     said = refused(lambda: new_federation("hospitals", "localhost", folder), folder)
@@ -589,7 +602,7 @@ def test_programs_are_changed_by_hardening_and_only_to_such_as_all_can_run(
         other.chmod(0o700)
         for place, words in (
             (other, "other users cannot run"),
-            (Path("/root/venv/bin"), "lies in a home"),
+            (Path("/home/ada/venv/bin"), "lies in a home"),
             (other / "none", "cannot find"),
         ):
             assert run([*command, str(place)]) == 2

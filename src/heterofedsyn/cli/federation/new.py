@@ -58,10 +58,11 @@ def new(
     from heterofedsyn.federation.founding import new_federation
     from heterofedsyn.federation.party import check_programs, remark_on_programs
 
-    if programs is not None:
-        check_programs(programs.absolute())
-    elif remark := remark_on_programs():
-        note(f"{remark}, and name that with --programs DIR")
+    if at is None:  # else they are on another machine
+        if programs is not None:
+            check_programs(programs.absolute())
+        elif remark := remark_on_programs():
+            note(f"{remark}, and name that with --programs DIR")
 
     note("making keys and certificates")
     made = new_federation(
