@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,10 +24,12 @@ from heterofedsyn._files import cache_of
 from heterofedsyn.cli.app import run
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
-from heterofedsyn.hub.questions import kept, replicates
+from heterofedsyn.hub.questions import kept, kept_folder, replicates
+from heterofedsyn.hub.questions.kept_estimates import informed, pack_estimates
 from heterofedsyn.hub.questions.replicates import Replicate, draw_replicate, world
 from heterofedsyn.hub.release import sampling
 from heterofedsyn.schema import EncodedTable
+from heterofedsyn.simulate.hospitals import hospital_schema, hospitals
 from invented import SCHEMA, patients
 
 pytestmark = pytest.mark.thorough
@@ -77,7 +81,9 @@ def relist(place: Path, **changed: Any) -> None:
     """The list with the digests that the files have now."""
     paths = sorted(place.glob("*.arrow"), key=lambda path: int(path.stem))
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
-    (place / "list.json").write_text(json.dumps({"digests": digests, **changed}))
+    estimates = hashlib.sha256((place / "estimates.msgpack").read_bytes()).hexdigest()
+    listed = {"digests": digests, "estimates": estimates, **changed}
+    (place / "list.json").write_text(json.dumps(listed))
 
 
 def rewrite(place: Path, change: Callable[[pa.Table], pa.Table]) -> None:
@@ -176,6 +182,9 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "weights": lambda place: relist(place, weight=3),
     "numbers for digests": lambda place: relist(place, digests=[1, 2.5, 2**39]),
     "one digest too many": lambda place: relist(place, digests=["0" * 64] * 4),
+    "a number for estimates": lambda place: relist(place, estimates=1),
+    "other estimates": lambda place: (place / "estimates.msgpack").write_bytes(b"\x90"),
+    "no estimates": lambda place: (place / "estimates.msgpack").unlink(),
     "no Arrow": no_arrow,
     "other columns": lambda place: rewrite(
         place, lambda table: table.rename_columns(["a", "b", "c"])
@@ -197,6 +206,56 @@ def test_what_is_not_as_it_was_written_is_never_read(
     (told,) = asked(release, cache)
     assert told.startswith("drawing 2 replicates")
     assert asked(release, cache) == [], "it is whole again"
+
+
+@pytest.mark.parametrize("method", ["wavetree", "local-merge", "fedprivsyn"])
+def test_estimates_come_back_as_they_were(method: str) -> None:
+    model = released(method).model
+    known = informed(model, pack_estimates(model.targets))
+    for before, after in zip(model.targets, known.targets, strict=True):
+        assert after.known is not None
+        assert before.measurements is after.measurements
+        for own in ("total", "values", "groups", "singles", "pairs"):
+            was, now = getattr(before.estimates, own), getattr(after.estimates, own)
+            if own != "total":
+                assert [*was] == [*now]
+                assert all(np.array_equal(was[key], now[key]) for key in was)
+            else:
+                assert was == now
+
+
+@pytest.mark.parametrize("size", [0, 1, 100])
+def test_estimates_of_another_model_are_made_again(
+    release: Release, cache: Path, place: Path, size: int
+) -> None:
+    path = place / "estimates.msgpack"
+    path.write_bytes(path.read_bytes()[:size])
+    relist(place)
+    assert asked(release, cache) == []
+
+
+def test_a_later_question_takes_no_library_that_it_does_not_need(tmp_path: Path) -> None:
+    """They are most of what such a question would take; of columns of every kind."""
+    sites = hospitals(patients=600)
+    made = FederatedSynthesizer(hospital_schema(), epsilon=20.0, delta=1e-6, noise_seed=1)
+    release = made.fit(sites).release
+    release.save(tmp_path / "release")
+    pairs = [pair for pair in release.model.pairs if "admitted_at" not in pair]
+    of_pairs = [f"count(*) FILTER (WHERE {a} IS NULL AND {b} IS NULL)" for a, b in pairs]
+    sql = f"SELECT {', '.join(of_pairs)}, count(admitted_at) FROM release"
+    release.answer(sql, replicates=FEW, cache=tmp_path / "cache")
+    heavy = {"pandas", "numba", "sklearn", "matplotlib", "scipy", "opendp", "xgboost", "jax"}
+    script = f"""
+import sys
+from heterofedsyn.cli.app import run
+code = run(["ask", "release", {sql!r}, "--replicates", "{FEW}", "--cache", "cache", "--json"])
+print(sorted({heavy} & {{*sys.modules}}), file=sys.stderr)
+sys.exit(code)
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines() == ["[]"], "and nothing is drawn again"
+    assert len(json.loads(done.stdout)["cells"]) == len(pairs) + 1
 
 
 def test_a_folder_that_is_another_users_is_not_used(
@@ -281,7 +340,7 @@ def test_replicates_on_disk_stay_within_a_limit(
     release: Release, cache: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = sum(path.stat().st_size for path in place.iterdir())
-    monkeypatch.setattr(kept, "MOST_KEPT", 3 * size)
+    monkeypatch.setattr(kept_folder, "MOST_KEPT", 3 * size)
     os.utime(place, (1, 1))
     for many in (3, 4):
         release.answer(SQL, replicates=many, cache=cache)
@@ -312,7 +371,7 @@ def test_nothing_of_others_is_removed(
     for folder in mine.values():
         os.utime(folder, (1, 1))
     before = {path for path in cache.rglob("*") if place not in (path, path.parent)}
-    monkeypatch.setattr(kept, "MOST_KEPT", 0)
+    monkeypatch.setattr(kept_folder, "MOST_KEPT", 0)
     release.answer(SQL, replicates=FEW + 1, cache=cache)
     assert not place.exists(), "room was made"
     assert before <= {*cache.rglob("*")}
@@ -333,7 +392,7 @@ def test_what_killed_programs_left_is_removed_after_a_while(
     for folder in (old, new):
         folder.mkdir(mode=0o700)
         shutil.copy(place / "0.arrow", folder)
-    os.utime(old, (time.time() - 2 * kept.LEFT_BEHIND,) * 2)
+    os.utime(old, (time.time() - 2 * kept_folder.LEFT_BEHIND,) * 2)
     release.answer(SQL, replicates=FEW + 1, cache=cache)
     assert not old.exists()
     assert new.exists()

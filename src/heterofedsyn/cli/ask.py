@@ -33,8 +33,10 @@ def ask(
 ) -> None:
     """Answer a question with intervals; costs no privacy.
 
-    The question is put to the synthetic table and to replicates of it: tables of other worlds that
-    the noisy answers allow. The first question of a release takes some seconds for these.
+    The question is put to the synthetic table and to replicates of it, made with noise drawn
+    again. The first question of a release takes some seconds for these. The basis of a number is
+    `measured` if it is of one column or of two that were measured together; where it `follows` from
+    others, the interval covers noise, but not a dependence that nobody measured.
     """
     from heterofedsyn._files import cache_of
     from heterofedsyn.cli._show import note, say, say_json, show_table

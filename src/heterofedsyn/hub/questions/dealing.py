@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from heterofedsyn._arrays import Floats, Integers, stream
+from heterofedsyn._arrays import Floats, Integers, arrow_of, stream
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.questions.replicates import SEED, Replicate, plausible
 from heterofedsyn.schema import Clique, Schema
@@ -38,7 +38,7 @@ def dealt(
         places.append(codes if len(clique) == 1 else ours.groups[name][codes])
     cells = np.ravel_multi_index(places, wanted.shape)
     rows = chosen(cells, wanted.ravel(), stream(SEED, f"dealing {number}"))
-    return Replicate(table.take(rows), replicate.weight)
+    return Replicate(table.take(arrow_of(rows)), replicate.weight)
 
 
 def _wanted(estimates: Estimates, clique: Clique) -> Floats:

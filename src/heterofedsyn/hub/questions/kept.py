@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import math
-import os
-import re
-import stat
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
 
-from heterofedsyn._files import check_private, open_inside, reason
+from heterofedsyn._files import reason
 from heterofedsyn._version import __version__
 from heterofedsyn._words import count
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
+from heterofedsyn.hub.questions.kept_estimates import informed, pack_estimates
+from heterofedsyn.hub.questions.kept_folder import keep, read_estimates, read_tables, settled
 from heterofedsyn.hub.questions.replicates import SEED, Replicate, draw_replicate
 from heterofedsyn.hub.release import MOST_RELEASED
 from heterofedsyn.hub.release.model_file import digest, pack
@@ -39,31 +34,19 @@ if TYPE_CHECKING:
 MOST_DRAWN = 25_000
 """Rows of a replicate, each of which may stand for several: more made no interval better."""
 
-MOST_KEPT = 2**31
-"""Bytes of all replicates on disk; those not used for longest go first."""
-
 MOST_TOLD_OF = 10_000_000_000
 """Records, so that a few bytes from a stranger do not become hours of work."""
 
 MOST_REPLICATES = 1_000
-FORMAT = 3
+FORMAT = 4
 FOLDER = "heterofedsyn-replicates"
 """In the folder that a user names: nothing outside of it is ever written or removed."""
-
-LEFT_BEHIND = 3_600
-"""Seconds after which nobody writes any longer to a folder that is not whole."""
 
 FARTHEST = 8
 """Standard deviations from our number of records within which that of every world is."""
 
 TOLD_EVERY = 5
 """Replicates after which it is told how many are drawn."""
-
-_LIST = "list.json"
-_MOST_LIST = 2**20
-_PARTIAL = "partial-"
-_FOLDER_NAME = re.compile(r"[0-9a-f]{32}")
-_FILE_NAME = re.compile(r"list\.json|(0|[1-9][0-9]{0,3})\.arrow")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +81,16 @@ class Drawn:
         """The synthetic table without rows."""
         none = np.zeros((len(self.schema.domain), 0), np.uint16)
         return decode(self.schema, EncodedTable(self.schema.domain, none), np.random.default_rng(0))
+
+    @cached_property
+    def informed(self) -> Model:
+        """The model, with its estimates if they are kept: they take longer than a question."""
+        if self.cache is None:
+            return self.model
+        try:
+            return informed(self.model, read_estimates(self._place(self._facts)))
+        except (OSError, ValueError, msgspec.MsgspecError, UsageError):
+            return self.model  # `tables` says what is wrong with the place
 
     def tables(self, columns: Sequence[str]) -> Iterator[Replicate]:
         """The synthetic table, then its replicates, with at least these columns."""
@@ -147,20 +140,26 @@ class Drawn:
             return None
         like = self.empty().schema
         try:
-            place = _settled(self.cache) / FOLDER / self._name(facts)
-            tables = _read(place, many, like, columns)
+            place = self._place(facts)
+            tables = read_tables(place, many, like, columns)
             if tables is not None:
                 return tables
-            _keep(place, drawn)
+            keep(place, drawn, lambda: pack_estimates(self.model.targets))
         except OSError as error:
             self._tell(f"replicates cannot be kept in {self.cache / FOLDER}: {reason(error)}")
             return None
-        return _read(place, many, like, columns)
+        return read_tables(place, many, like, columns)
 
-    def _name(self, facts: Sequence[object]) -> str:
-        """Tells these replicates from all others."""
+    def _place(self, facts: Sequence[object]) -> Path:
+        """Where these replicates are kept, and no others; `cache` is given.
+
+        Raises:
+            OSError: others could exchange what is there.
+        """
+        assert self.cache is not None
         own = [FORMAT, __version__, digest(pack(self.schema, self.model, {})), *facts]
-        return hashlib.sha256(json.dumps(own).encode()).hexdigest()[:32]
+        name = hashlib.sha256(json.dumps(own).encode()).hexdigest()[:32]
+        return settled(self.cache) / FOLDER / name
 
     @cached_property
     def _weights(self) -> list[int]:
@@ -208,169 +207,3 @@ class Drawn:
 _REMEMBERED: WeakKeyDictionary[Model, dict[tuple[int, int, int], list[Replicate]]] = (
     WeakKeyDictionary()
 )
-
-
-class _List(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a folder holds: the SHA-256 of `0.arrow`, `1.arrow` and so on."""
-
-    digests: tuple[str, ...]
-
-
-def _keep(place: Path, tables: Iterable[pa.Table]) -> None:
-    """Write a folder of tables, all of them or nothing, and make room for it.
-
-    Raises:
-        OSError: it cannot be written, or something else is there; no table is drawn in vain.
-    """
-    import pyarrow as pa
-
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_folder(place.parent)
-    _remove(place)
-    partial = Path(mkdtemp(prefix=_PARTIAL, dir=place.parent))
-    try:
-        digests = []
-        for number, table in enumerate(tables):
-            sink = pa.BufferOutputStream()
-            options = pa.ipc.IpcWriteOptions(compression="lz4")
-            with pa.ipc.new_file(sink, table.schema, options=options) as writer:
-                writer.write_table(table)
-            digests.append(_written(partial / f"{number}.arrow", sink.getvalue().to_pybytes()))
-        _written(partial / _LIST, msgspec.json.encode(_List(tuple(digests))))
-        try:
-            partial.rename(place)
-        except OSError:
-            if not place.exists():  # else another program was faster, with the same tables
-                raise
-    finally:
-        with suppress(OSError):
-            _remove(partial)
-    _make_room(place)
-
-
-def _written(path: Path, data: bytes) -> str:
-    """The digest of bytes that are in a new file."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-        file.write(data)
-    return hashlib.sha256(data).hexdigest()
-
-
-def _read(place: Path, many: int, like: pa.Schema, columns: Sequence[str]) -> list[pa.Table] | None:
-    """These columns of so many tables, if a folder holds them just as they were written."""
-    import pyarrow as pa
-
-    try:
-        _check_folder(place.parent)
-        _check_folder(place)
-        digests = _listed(place)
-        if len(digests) != many:
-            return None
-        tables = []
-        for number, wanted in enumerate(digests):
-            data = _bytes(place, f"{number}.arrow", MOST_KEPT)
-            if hashlib.sha256(data).hexdigest() != wanted:
-                return None
-            file = pa.BufferReader(data)
-            if pa.ipc.open_file(file).schema != like:
-                return None
-            places = [like.names.index(name) for name in columns] or [0]
-            options = pa.ipc.IpcReadOptions(included_fields=places)
-            tables.append(pa.ipc.open_file(file, options=options).read_all())
-            tables[-1].validate()
-    except (OSError, ValueError, pa.ArrowException, msgspec.MsgspecError):
-        return None
-    with suppress(OSError):
-        os.utime(place)
-    return tables
-
-
-def _listed(place: Path) -> tuple[str, ...]:
-    return msgspec.json.decode(_bytes(place, _LIST, _MOST_LIST), type=_List).digests
-
-
-def _bytes(place: Path, name: str, most: int) -> bytes:
-    with open_inside(place, name, most) as file:
-        check_private(os.fstat(file.fileno()))
-        return file.read()
-
-
-def _settled(folder: Path) -> Path:
-    """A folder without links on the way, where nobody else can exchange what is in it.
-
-    Raises:
-        OSError: another user owns it or a folder above, or everybody may rename what is there.
-    """
-    real = folder.resolve()
-    for above in (real, *real.parents):
-        try:
-            there = above.stat()
-        except FileNotFoundError:
-            continue
-        if there.st_uid not in (0, os.geteuid()):
-            raise OSError(errno.EINVAL, f"{above} belongs to another user; name another place")
-        if there.st_mode & stat.S_IWOTH and not there.st_mode & stat.S_ISVTX:
-            raise OSError(errno.EINVAL, f"everybody may write {above}; name another place")
-    return real
-
-
-def _check_folder(folder: Path) -> None:
-    """Refuse what is no folder itself, or one that others can change."""
-    check_private(_folder_itself(folder))
-
-
-def _folder_itself(folder: Path) -> os.stat_result:
-    there = folder.lstat()
-    if not stat.S_ISDIR(there.st_mode):
-        raise OSError(errno.ENOTDIR, "this is a link or a file; remove it, or name another place")
-    return there
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder of replicates, whole or not, if there is one.
-
-    Raises:
-        OSError: something else is there or in it, which stays.
-    """
-    try:
-        _folder_itself(folder)
-    except FileNotFoundError:
-        return
-    files = [*folder.iterdir()]
-    if not all(_FILE_NAME.fullmatch(file.name) for file in files):
-        raise OSError(errno.ENOTEMPTY, "other files are in the way; remove them")
-    for file in files:
-        file.unlink(missing_ok=True)
-    folder.rmdir()
-
-
-def _make_room(kept: Path) -> None:
-    """Remove what killed programs left behind, and what was not used for longest if it is much."""
-    folders = []
-    with suppress(OSError):
-        for folder in [*kept.parent.iterdir()]:
-            with suppress(OSError, msgspec.MsgspecError):  # another program may remove it as well
-                used = folder.lstat().st_mtime
-                if folder.name.startswith(_PARTIAL) and used < time.time() - LEFT_BEHIND:
-                    _remove(folder)
-                elif _FOLDER_NAME.fullmatch(folder.name):
-                    folders.append((used, _size(folder), folder))
-    much = sum(size for _, size, _ in folders)
-    for _, size, folder in sorted(folders):
-        if much > MOST_KEPT and folder != kept:
-            with suppress(OSError):
-                _remove(folder)
-                much -= size
-
-
-def _size(folder: Path) -> int:
-    """The bytes of a folder of replicates.
-
-    Raises:
-        OSError: it is something else.
-    """
-    _check_folder(folder)
-    files = {_LIST, *(f"{number}.arrow" for number in range(len(_listed(folder))))}
-    if files != {file.name for file in folder.iterdir()}:
-        raise OSError(errno.EINVAL, "these are no replicates")
-    return sum((folder / name).lstat().st_size for name in files)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heterofedsyn._arrays import Floats, Integers, stream
+from heterofedsyn._arrays import Floats, Integers, arrow_of, stream
 from heterofedsyn._sql import nodes, sql_of, tree_of, worded
 from heterofedsyn.errors import SchemaError, UsageError
 from heterofedsyn.hub.questions.plain_select import aggregates, arguments
@@ -199,7 +199,7 @@ class _Probe:
         for _ in range(DRAWS if others else 1):
             beside = {
                 other.name: other.decode(np.full(1, rng.integers(other.size)), rng).take(
-                    pa.array(np.zeros(many, np.int64))
+                    arrow_of(np.zeros(many, np.int64))
                 )
                 for other in others
             }

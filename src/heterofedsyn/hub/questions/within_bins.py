@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from heterofedsyn._arrays import Codes, Floats, Integers
+from heterofedsyn._arrays import Codes, Floats, Integers, arrow_of
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.schema import EncodedTable, Schema, decode
 from heterofedsyn.schema.binned import BinnedColumn
@@ -31,7 +31,6 @@ def decode_tilted(
     Of two values of a bin, all equally likely, the greater has a density that rises from 0 to 2: to
     take it now and then, else the first, gives any slope there can be.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     decoded = decode(schema, table, rng, first)
@@ -44,9 +43,9 @@ def decode_tilted(
         lean = _leans(column, masses, rng)[codes]
         one = decoded.column(column.name).combine_chunks()
         other = column.decode(codes, rng)
-        chosen = pa.array(rng.random(codes.size) < np.abs(lean))
+        chosen = arrow_of(rng.random(codes.size) < np.abs(lean))
         greater, less = pc.max_element_wise(one, other), pc.min_element_wise(one, other)
-        leant = pc.if_else(pa.array(lean > 0), greater, less)
+        leant = pc.if_else(arrow_of(lean > 0), greater, less)
         values = _with_favourites(column, masses, codes, pc.if_else(chosen, leant, one), rng)
         position = decoded.column_names.index(column.name)
         decoded = decoded.set_column(position, decoded.schema.field(position), values)
@@ -81,7 +80,6 @@ def _with_favourites(
     column: BinnedColumn, masses: Floats, codes: Codes, values: pa.Array, rng: np.random.Generator
 ) -> pa.Array:
     """The same values, only that a bin that stands out has what is too much at one of them."""
-    import pyarrow as pa
 
     own, before, after = _beside(column, masses)
     usual = np.maximum(before, after)
@@ -92,4 +90,4 @@ def _with_favourites(
         if rows.size:
             many = rng.random(rows.size) < 1 - usual[peak] / own[peak]
             places[rows[many]] = rng.choice(rows)
-    return values.take(pa.array(places)) if peaks.size else values
+    return values.take(arrow_of(places)) if peaks.size else values

@@ -33,7 +33,7 @@ from heterofedsyn.synthesis.haar import Nodes, descend
 from heterofedsyn.synthesis.hierarchy import rebuild_tiers
 from heterofedsyn.synthesis.zeros import Mask, fitted, possible_cells
 
-SURE = 3.0
+SURE = 4.0
 """Standard errors that are added to the size of what shows beyond the noise: it is told badly."""
 
 ROUGHNESS = (0.1, 1.0)
