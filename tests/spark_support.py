@@ -1,4 +1,4 @@
-"""One session of real Spark for all tests, on this machine alone."""
+"""One session of real Spark for the tests of a module, on this machine alone or of a cluster."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from heterofedsyn.sources import spark_table
@@ -39,7 +40,18 @@ def cluster(local_files: Path) -> Iterator[SparkSession]:
             started = spark_table.session()
         started.conf.set("spark.sql.shuffle.partitions", "4")
     yield started
-    started.stop()
+    end(started)
+
+
+def end(session: SparkSession) -> None:
+    """Ends a session and its Java, whose settings the next one would have otherwise."""
+    session.stop()
+    if gateway := SparkContext._gateway:
+        gateway.shutdown()
+        process = gateway.proc
+        process.stdin.close()
+        process.wait(60)
+        SparkContext._gateway = SparkContext._jvm = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # pyspark leaves its sockets to chance
         gc.collect()

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from agent_support import approved_study, ask, books_of, make_site
+from docs_support import blocks
 from heterofedsyn.bench.fresh_process import in_fresh_process
 from heterofedsyn.bench.scale import read_only
 from heterofedsyn.errors import DataError
@@ -26,7 +27,7 @@ from heterofedsyn.sources import open_source
 from postgres_support import PASSWORD, Server, server
 from sources_support import interrupted
 from support import NoNoise
-from test_docs import ROOT, blocks
+from test_docs import ROOT
 from typed_table import CODES, PERSON, SCHEMA, WARD, typed_table
 
 pytestmark = pytest.mark.slow

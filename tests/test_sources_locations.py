@@ -17,7 +17,7 @@ from heterofedsyn.sources import (
     open_source,
     split_name,
 )
-from heterofedsyn.sources.location import parse
+from heterofedsyn.sources.location import Location, parse
 
 QUERY = "SELECT * FROM icu WHERE a = '#1'"
 
@@ -115,6 +115,13 @@ def test_a_password_is_refused_and_not_repeated(text: str) -> None:
         ("postgresql://h:1/d", "postgresql://h:1/d: say which rows"),
         ("postgresql:/h/d#icu", "postgresql://"),
         ("postgresql://me:secret#icu", "not host:port"),
+        ("spark://h:7077", "spark://h:7077: say which rows"),
+        ("sc://h:15002#", "sc://h:15002: say which rows"),
+        ("spark://#icu", "a cluster of Spark is spark://host:7077"),
+        ("spark://me:secret@h:7077#icu", "without user and token"),
+        ("sc://h#icu", "sc://host:15002"),
+        ("sc://h:15002/;token=secret#icu", "SPARK_CONNECT_AUTHENTICATE_TOKEN"),
+        ("sc://h:15002/;user_id=me;x-token=secret#icu", "without user and token"),
     ],
 )
 def test_what_is_no_location_is_refused(text: str, problem: str) -> None:
@@ -126,6 +133,18 @@ def test_what_is_no_location_is_refused(text: str, problem: str) -> None:
     assert problem in str(refusal.value)
     assert "secret" not in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_cluster_of_spark_is_named_like_a_database() -> None:
+    for address, name in (
+        ("spark://h:7077", "spark://h:7077"),
+        ("spark://h1:7077,h2:7077", "spark://h1:7077,h2:7077"),
+        ("sc://h:15002/;use_ssl=true;user_id=me", "sc://h:15002"),
+    ):
+        table = parse(f"{address}#`a b`.icu")
+        assert table == Location("spark", name, address, "SELECT * FROM `a b`.icu")
+        assert parse(f"{address}#SELECT 1 AS x").query == "SELECT 1 AS x"
+    assert parse("spark:a.icu") == Location("spark", "spark:a.icu", "a.icu")
 
 
 def test_names_that_only_look_like_secrets_are_read(tmp_path: Path) -> None:

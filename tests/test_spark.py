@@ -28,7 +28,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.errors import PySparkRuntimeError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from agent_support import approved_study, ask, books_of, make_site
 from heterofedsyn import FederatedSynthesizer
@@ -563,7 +563,7 @@ def signalled(cluster: SparkSession, number: signal.Signals) -> Iterator[None]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("reading", ["count", "check", "batches", "a round"])
-def test_a_signal_ends_what_spark_taskss_on(
+def test_a_signal_ends_what_spark_works_on(
     cluster: SparkSession,
     capfd: pytest.CaptureFixture[str],
     number: signal.Signals,
@@ -572,12 +572,14 @@ def test_a_signal_ends_what_spark_taskss_on(
     schema, _ = numbers(0, columns=2)
     endless = "FROM range(100000) AS a, range(20000) AS b"
     rows = open_source(f"spark:SELECT a.id % 5 AS c0, b.id % 5 AS c1 {endless}")
-    codes = cluster.sql(f"SELECT X'0102' AS codes, CAST(NULL AS BINARY) AS fit {endless}")
+    codes = cluster.sql(
+        f"SELECT X'0102' AS codes, 0L AS mark, CAST(NULL AS BINARY) AS fit {endless}"
+    )
     work: dict[str, Callable[[], object]] = {
         "count": lambda: count([rows], schema),
         "check": lambda: check([rows], schema),
         "batches": lambda: list(rows.batches()),
-        "a round": lambda: SparkCounts("t", schema.domain, 10, codes).of(whole(("c0", "c1"))),
+        "a round": lambda: SparkCounts("t", schema.domain, 10, codes, 0).of(whole(("c0", "c1"))),
     }
     before = cached(cluster)
     expected = KeyboardInterrupt if number == signal.SIGINT else SystemExit
@@ -635,6 +637,64 @@ def test_without_java_a_line_says_so(tmp_path: Path) -> None:
     assert run.stdout == (
         "spark:t: Java did not start; install Java 17 or newer, or set JAVA_HOME\n"
     )
+
+
+WIDE = ", ".join(f"id AS c{place}" for place in range(40))
+
+
+def unsure(column: str) -> Column:
+    """A function of Python that says of itself that it is not sure."""
+    return functions.udf(lambda value: value, "long").asNondeterministic()(column)
+
+
+NOT_EXACT: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
+    "limit": (lambda rows: rows.limit(3), "LIMIT"),
+    "offset": (lambda rows: rows.orderBy("id").offset(1), "push out another"),
+    "sample": (lambda rows: rows.sample(fraction=0.5, seed=1), "a sample"),
+    "split": (lambda rows: rows.randomSplit([0.5, 0.5], seed=1)[0], "a sample"),
+    "window": (lambda rows: rows.selectExpr("row_number() OVER (ORDER BY id) AS c0"), "a window"),
+    "subquery": (lambda rows: rows.where("id IN (SELECT id FROM range(9) LIMIT 2)"), "LIMIT"),
+    "duplicates": (lambda rows: rows.dropDuplicates(["id"]), "dropDuplicates"),
+    "rand": (lambda rows: rows.selectExpr("rand(1) AS c0"), "chance"),
+    "wide": (lambda rows: rows.selectExpr(*WIDE.split(", "), "uuid() AS u"), "chance"),
+    "place": (lambda rows: rows.selectExpr("spark_partition_id() AS c0"), "a row's place"),
+    "first": (lambda rows: rows.groupBy("id").agg(functions.first("id").alias("c0")), "first"),
+    "list": (lambda rows: rows.groupBy("id").agg(functions.collect_list("id")), "collect_list"),
+    "python": (lambda rows: rows.select(unsure("id").alias("c0")), "chance"),
+}
+
+
+@pytest.mark.parametrize("what", NOT_EXACT)
+def test_rows_that_others_or_chance_decide_on_are_refused_in_frames_and_views(
+    cluster: SparkSession, what: str
+) -> None:
+    frame, words = NOT_EXACT[what]
+    rows = frame(cluster.range(9))
+    rows.createOrReplaceTempView("a_view_of_chance")
+    for table in (rows, "spark:a_view_of_chance", "spark:SELECT * FROM a_view_of_chance"):
+        with pytest.raises(DataError, match=words) as caught:
+            open_source(table)
+        assert "\n" not in str(caught.value)
+
+
+def test_what_takes_rows_one_by_one_passes(cluster: SparkSession) -> None:
+    rows = cluster.range(9).withColumn("at", functions.current_timestamp())
+    for frame in (
+        rows.repartition(3),
+        rows.groupBy("id").agg(functions.max("at")),
+        rows.where("EXISTS (SELECT 1 FROM range(2))").orderBy("id"),
+        rows.join(cluster.range(3), "id"),
+        cluster.sql("SELECT DISTINCT id FROM range(9)"),
+    ):
+        before = cluster.conf.getAll
+        assert open_source(frame).columns == tuple(frame.columns)
+        assert cluster.conf.getAll == before
+
+
+def test_a_process_has_one_place_of_spark(cluster: SparkSession) -> None:
+    for place in ("spark://127.0.0.1:9", "sc://127.0.0.1:9"):
+        with pytest.raises(UsageError, match="in another place"):
+            open_source(f"{place}#t")
 
 
 def test_streams_and_mixtures_are_refused(cluster: SparkSession) -> None:

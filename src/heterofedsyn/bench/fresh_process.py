@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,11 +47,16 @@ def _run(there: Connection, work: Callable[..., Any], arguments: tuple[object, .
     there.send(Cost(time.process_time() - cpu, time.perf_counter() - wall, _peak() / 2**10, result))
 
 
+def peak_of(process: int) -> int:
+    """KiB that a process had at most, by what Linux says of it."""
+    status = Path(f"/proc/{process}/status").read_text("utf-8")
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
 def _peak() -> int:
     """KiB; `getrusage` would count the parent in, whose pages a child has until it is itself."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        return int(status.read_text("utf-8").partition("VmHWM:")[2].split()[0])
+    if Path("/proc/self/status").exists():
+        return peak_of(os.getpid())
     import resource
     import sys
 

@@ -20,14 +20,17 @@ from heterofedsyn.schema import Domain, Encoder, Fit, Schema, _units
 from heterofedsyn.schema.table import code_type
 from heterofedsyn.sources.source import BATCH_ROWS
 
-COPY = "codes binary, fit binary"
-"""An encoded copy: blocks of codes, and how the rows of each partition fitted, as integers."""
+COPY = "codes binary, mark long, fit binary"
+"""An encoded copy: blocks of codes, and how the rows of each partition fitted, as integers.
 
-RECORDS = f"person string, rank long, {COPY}"
+The mark of a block is the sum of its rows' ranks: another one, if one of them is another row.
+"""
+
+RECORDS = "person string, rank long, codes binary, fit binary"
 """Codes of rows one by one, on their way to the worker that sees all rows of their person."""
 
 COUNTS = "slot int, counts binary"
-"""Counts in slots of so many cells."""
+"""Counts in slots of so many cells; the first of all cells is the mark of what was counted."""
 
 SLOT_CELLS = 2**17
 
@@ -67,11 +70,29 @@ class Task:
             )
         return Encoder(Schema.from_toml(self.schema), self.unit)
 
-    def fit(self, encoder: Encoder) -> pa.RecordBatch:
+    def fit(self, encoder: Encoder, mark: int, lost: int = 0) -> bytes:
         """How the rows of a partition fitted, when all of them are encoded."""
         if self.read is not None:
             self.read.add(encoder.fit.rows_read)
-        return _batch(fit=_packed(encoder.fit))
+        return Part(encoder.fit, mark, lost).packed()
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is known of a partition's rows.
+
+    Attributes:
+        mark: that of the codes which are kept.
+        lost: the mark of rows sent to other workers, less that of rows which came from them.
+    """
+
+    fit: Fit
+    mark: int = 0
+    lost: int = 0
+
+    def packed(self) -> bytes:
+        """What `total_of` adds up; rows of a partition have no numbers that mean anything."""
+        return msgspec.msgpack.encode(replace(self, fit=replace(self.fit, places={})))
 
 
 @dataclass(frozen=True)
@@ -84,9 +105,10 @@ class Encode:
         encoder = self.task.encoder()
         blocks = _Blocks()
         for batch in _larger(batches, encoder.columns):
-            yield from blocks.add(encoder.fitting(batch)[0])
+            codes, _ = encoder.fitting(batch)
+            yield from blocks.add(codes, _units.ranks(codes, np.zeros(codes.shape[1], np.int64)))
         yield from blocks.rest()
-        yield self.task.fit(encoder)
+        yield _batch(fit=self.task.fit(encoder, blocks.mark))
 
 
 @dataclass(frozen=True)
@@ -97,22 +119,28 @@ class EncodeRecords:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         encoder = self.task.encoder()
+        sent = 0
         for batch in _larger(batches, encoder.columns):
             codes, people = encoder.fitting(batch)
             assert people is not None
             salts = _units.salts(people.dictionary.to_pylist())[people.indices.to_numpy()]
+            ranks = _units.ranks(codes, salts)
+            sent = _in_64(sent + int(ranks.sum()))
             yield pa.record_batch(
                 {
                     "person": people.dictionary_decode().cast(pa.string()),
-                    "rank": _units.ranks(codes, salts),
+                    "rank": ranks,
                     "codes": _values(np.ascontiguousarray(codes.T)),
                     "fit": pa.nulls(codes.shape[1], pa.binary()),
                 }
             )
-        fit = self.task.fit(encoder)
         yield pa.record_batch(
-            [pa.nulls(1, pa.string()), pa.nulls(1, pa.int64()), *fit.columns],
-            ["person", "rank", *fit.schema.names],
+            {
+                "person": pa.nulls(1, pa.string()),
+                "rank": pa.nulls(1, pa.int64()),
+                "codes": pa.nulls(1, pa.binary()),
+                "fit": pa.array([self.task.fit(encoder, mark=0, lost=sent)], pa.binary()),
+            }
         )
 
 
@@ -124,18 +152,21 @@ class Limit:
     most: int
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        blocks, over = _Blocks(), 0
+        blocks, over, came = _Blocks(), 0, 0
         for batch in batches:
             for earlier in batch.column("fit").drop_null():
                 yield _batch(fit=earlier.as_py())
-            codes = batch.column("codes").drop_null()
-            numbers = batch.column("number").filter(batch.column("codes").is_valid()).to_numpy()
-            kept = codes.filter(pa.array(numbers <= self.most))
-            over += len(codes) - len(kept)
+            records = batch.filter(batch.column("codes").is_valid())
+            ranks = records.column("rank").to_numpy()
+            came += int(ranks.sum())
+            few = records.column("number").to_numpy() <= self.most
+            over += int(np.count_nonzero(~few))
+            kept = records.column("codes").filter(pa.array(few))
             rows = np.frombuffer(b"".join(kept.to_pylist()), code_type(self.domain))
-            yield from blocks.add(rows.reshape(-1, len(self.domain)).T)
+            yield from blocks.add(rows.reshape(-1, len(self.domain)).T, ranks[few])
         yield from blocks.rest()
-        yield _batch(fit=_packed(Fit(rows_read=0, rows_over=over)))
+        own = Part(Fit(rows_read=0, rows_over=over), blocks.mark, _in_64(-came))
+        yield _batch(fit=own.packed())
 
 
 @dataclass(frozen=True)
@@ -146,15 +177,19 @@ class Count:
     views: Sequence[View]
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        marks: list[int] = []
         # One thread: Spark gives each core a worker of its own.
-        cells = np.concatenate(count_views(self._tables(batches), self.views, self.domain, 1))
+        counts = count_views(self._tables(batches, marks), self.views, self.domain, 1)
+        mark, cells = np.array([_in_64(sum(marks))]), np.concatenate(counts)
         for slot, begin in enumerate(range(0, cells.size, SLOT_CELLS)):
-            yield _slot(slot, cells[begin : begin + SLOT_CELLS])
+            # Slots are fetched one by one, and each may be counted again: all say of which rows.
+            yield _slot(slot, np.concatenate([mark, cells[begin : begin + SLOT_CELLS]]))
 
-    def _tables(self, batches: Batches) -> Iterator[Block]:
+    def _tables(self, batches: Batches, marks: list[int]) -> Iterator[Block]:
         kind = code_type(self.domain)
         size = 2 * _BLOCK_BYTES // (len(self.domain) * kind.itemsize)
         for batch in batches:
+            marks += batch.column("mark").to_pylist()
             for block in batch.column("codes"):
                 codes = np.frombuffer(block.as_buffer(), kind).reshape(len(self.domain), -1)
                 rows = codes.shape[1]
@@ -168,17 +203,20 @@ def add_up(slots: pa.Table) -> pa.Table:
     return pa.Table.from_batches([_slot(slots.column("slot")[0].as_py(), total)])
 
 
-def fit_of(parts: Iterable[bytes]) -> Fit:
-    """How the rows of all partitions fitted."""
-    total = Fit(rows_read=0)
-    for part in parts:
-        total = total.plus(msgspec.msgpack.decode(part, type=Fit))
+def total_of(parts: Iterable[bytes]) -> Part:
+    """What is known of the rows of all partitions."""
+    total = Part(Fit(rows_read=0))
+    for packed in parts:
+        part = msgspec.msgpack.decode(packed, type=Part)
+        total = Part(
+            total.fit.plus(part.fit), _in_64(total.mark + part.mark), _in_64(total.lost + part.lost)
+        )
     return total
 
 
-def _packed(fit: Fit) -> bytes:
-    """What `fit_of` adds up; rows of a partition have no numbers that mean anything."""
-    return msgspec.msgpack.encode(replace(fit, places={}))
+def _in_64(number: int) -> int:
+    """What is left of a sum of marks in 64 bits, as where arrays are added up."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 @dataclass(eq=False)
@@ -186,16 +224,22 @@ class _Blocks:
     """Gathers codes until a block of them is worth it."""
 
     waiting: list[Codes] = field(default_factory=list)
+    part: int = 0
+    """The mark of those that wait."""
+    mark: int = 0
 
-    def add(self, codes: Codes) -> Iterator[pa.RecordBatch]:
+    def add(self, codes: Codes, ranks: Integers) -> Iterator[pa.RecordBatch]:
         self.waiting.append(codes)
+        self.part = _in_64(self.part + int(ranks.sum()))
         if sum(part.nbytes for part in self.waiting) >= _BLOCK_BYTES:
             yield from self.rest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         waiting, self.waiting = self.waiting, []
+        mark, self.part = self.part, 0
+        self.mark = _in_64(self.mark + mark)
         if any(part.size for part in waiting):
-            yield _batch(codes=np.concatenate(waiting, axis=1))
+            yield _batch(np.concatenate(waiting, axis=1), mark)
 
 
 def _larger(batches: Batches, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
@@ -210,10 +254,17 @@ def _larger(batches: Batches, columns: Iterable[str]) -> Iterator[pa.RecordBatch
         yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(BATCH_ROWS)
 
 
-def _batch(codes: Codes | None = None, fit: bytes | None = None) -> pa.RecordBatch:
+def _batch(
+    codes: Codes | None = None, mark: int | None = None, fit: bytes | None = None
+) -> pa.RecordBatch:
     """One row of an encoded copy."""
-    both = {"codes": None if codes is None else codes.tobytes(), "fit": fit}
-    return pa.record_batch({name: pa.array([own], pa.binary()) for name, own in both.items()})
+    return pa.record_batch(
+        {
+            "codes": pa.array([None if codes is None else codes.tobytes()], pa.binary()),
+            "mark": pa.array([mark], pa.int64()),
+            "fit": pa.array([fit], pa.binary()),
+        }
+    )
 
 
 def _slot(slot: int, counts: Integers) -> pa.RecordBatch:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, TypeVar
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from heterofedsyn._arrays import Integers
+from heterofedsyn.errors import DataError
 from heterofedsyn.marginals import Counts
 from heterofedsyn.marginals.counting import Marginal, at_least
 from heterofedsyn.marginals.counts import PairCounts, Side, View, shape, whole
@@ -21,6 +22,7 @@ from heterofedsyn.schema import Domain, Fit, Schema
 from heterofedsyn.schema.table import code_type, columns_of
 from heterofedsyn.site import _spark_tasks as work
 from heterofedsyn.sources import Watch, unwatched
+from heterofedsyn.sources._spark_plan import setting
 from heterofedsyn.sources.spark_table import Jobs, SparkSource, context_of, one_line
 
 if TYPE_CHECKING:
@@ -38,17 +40,33 @@ _MOST_JOB_SIDES = 512
 _TASK_BYTES = 2**24
 _MOST_TASKS = 256
 _FIT_PARTITIONS = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
+_CHANGED = (
+    "a part of the table was read again, as after a lost worker, and its rows were others; let "
+    "nothing change the table meanwhile, and try again"
+)
 
 
 class SparkCounts(Counts):
     """Counts of an encoded copy that Spark keeps on its workers' disks until `close`."""
 
     def __init__(
-        self, name: str, domain: Domain, rows: int, copy: DataFrame, size: int | None = None
+        self,
+        name: str,
+        domain: Domain,
+        rows: int,
+        copy: DataFrame,
+        mark: int,
+        size: int | None = None,
     ) -> None:
+        """Counts to come.
+
+        Args:
+            mark: the sum of the marks of all rows of the copy, by which it is known again.
+        """
         super().__init__(domain, rows, size)
         self._name = name
         self._copy = copy
+        self._mark = mark
         self.close = weakref.finalize(self, _remove, copy)
 
     def _count(self, views: Sequence[View]) -> list[Integers]:
@@ -65,20 +83,37 @@ class SparkCounts(Counts):
         """The counts of some views: each worker's own, added up by workers, fetched in slots."""
         cells = [math.prod(shape(view, self.domain)) for view in views]
         with one_line(self._name):
-            total = Jobs(self._copy.sparkSession).run(lambda: self._total(views, sum(cells)))
-        return np.split(total, np.cumsum(cells)[:-1])
+            slots = Jobs(self._copy.sparkSession).run(lambda: self._slots(views))
+            try:
+                found = together(slots, sum(cells), self._mark)
+            except ValueError:
+                raise DataError(f"{self._name}: {_CHANGED}") from None
+        return np.split(found, np.cumsum(cells)[:-1])
 
-    def _total(self, views: Sequence[View], cells: int) -> Integers:
+    def _slots(self, views: Sequence[View]) -> dict[int, Integers]:
+        """The counts of each slot, behind the mark of the rows that were counted for it."""
         tasks = min(1 + _bytes(self.size, self.domain) // _TASK_BYTES, _MOST_TASKS)
-        blocks = self._copy.where("codes is not null").select("codes").coalesce(tasks)
+        blocks = self._copy.where("codes is not null").select("codes", "mark").coalesce(tasks)
         parts = blocks.mapInArrow(work.Count(self.domain, views), work.COUNTS)
         slots = parts.groupBy("slot").applyInArrow(work.add_up, work.COUNTS)
-        total = np.zeros(cells, np.int64)
-        for row in slots.toLocalIterator():
-            counts = np.frombuffer(row.counts, np.int64)
-            begin = row.slot * work.SLOT_CELLS
-            total[begin : begin + counts.size] = counts
-        return total
+        return {row.slot: np.frombuffer(row.counts, np.int64) for row in slots.toLocalIterator()}
+
+
+def together(slots: Mapping[int, Integers], cells: int, mark: int) -> Integers:
+    """The counts of all slots, if all of them are there and of the same rows.
+
+    Where there is no row there may be no slot.
+
+    Raises:
+        ValueError: a slot is missing, or was counted from other rows than those of the mark.
+    """
+    if not slots and mark == 0:
+        return np.zeros(cells, np.int64)
+    if {*slots} != {*range(-(-cells // work.SLOT_CELLS))}:
+        raise ValueError("slots are missing")
+    if any(own[0] != mark for own in slots.values()):
+        raise ValueError("slots are of different rows")
+    return np.concatenate([slots[slot][1:] for slot in sorted(slots)])
 
 
 def count(
@@ -101,12 +136,12 @@ def count(
     domain = schema.domain
     reading = _Reading.of(sources, schema, unit, max_rows_per_unit)
     with one_line(reading.name):
-        copy, fit = reading.run(reading.keep, watch)
+        copy, (fit, mark) = reading.run(reading.keep, watch)
         try:
             watch(fit.rows_read)
             rows = fit.rows_read - fit.rows_dropped - fit.rows_over
             size = at_least(rows, declared)
-            counts = SparkCounts(reading.name, domain, rows, copy, size)
+            counts = SparkCounts(reading.name, domain, rows, copy, mark, size)
             if _bytes(size, domain) <= most_codes(domain):
                 return counts, fit
             # The counts of all pairs are smaller than the codes, and hold all that is asked for.
@@ -127,7 +162,7 @@ def check(
     """How the rows of one holder fit a schema; nothing of them is kept."""
     reading = _Reading.of(sources, schema, unit, max_rows_per_unit)
     with one_line(reading.name):
-        fit = reading.run(reading.check, watch)
+        fit, _ = reading.run(reading.check, watch)
     watch(fit.rows_read)
     return fit
 
@@ -177,12 +212,13 @@ class _Reading:
 
         return Jobs(self.session).run(action, pulse)
 
-    def keep(self) -> tuple[DataFrame, Fit]:
-        """A copy that Spark keeps, and how the rows fitted."""
+    def keep(self) -> tuple[DataFrame, tuple[Fit, int]]:
+        """A copy that Spark keeps, how the rows fitted, and the mark of those in the copy."""
         from pyspark import StorageLevel
 
         encoded = self._encoded()
-        with _fewer_partitions(self.session):
+        # As for all but kept tables, Spark may fit the partitions of the copy to its size.
+        with setting(self.session, _FIT_PARTITIONS, "true"):
             copy = encoded.persist(StorageLevel.DISK_ONLY)
         try:
             return copy, self._fit(copy)
@@ -190,13 +226,16 @@ class _Reading:
             _remove(copy)
             raise
 
-    def check(self) -> Fit:
-        """How the rows fit."""
+    def check(self) -> tuple[Fit, int]:
+        """How the rows fit, and their mark."""
         return self._fit(self._encoded())
 
-    def _fit(self, encoded: DataFrame) -> Fit:
-        fits = encoded.where("fit is not null").select("fit").collect()
-        return work.fit_of(row.fit for row in fits)
+    def _fit(self, encoded: DataFrame) -> tuple[Fit, int]:
+        parts = encoded.where("fit is not null").select("fit").collect()
+        total = work.total_of(row.fit for row in parts)
+        if total.lost:
+            raise DataError(f"{self.name}: {_CHANGED}")
+        return total.fit, total.mark
 
     def _encoded(self) -> DataFrame:
         """The rows as blocks of codes, made when they are first needed."""
@@ -215,7 +254,7 @@ class _Reading:
         # The same rows stay as from any other source: those of the lowest ranks.
         ranked = Window.partitionBy("person").orderBy("rank", "codes")
         number = functions.row_number().over(ranked)
-        numbered = encoded.select("codes", "fit", number.alias("number"))
+        numbered = encoded.select("rank", "codes", "fit", number.alias("number"))
         limit = work.Limit(self.schema.domain, self.most)
         return numbered.mapInArrow(limit, work.COPY)
 
@@ -240,20 +279,6 @@ def _jobs(views: Sequence[View], domain: Domain) -> Iterator[list[View]]:
         cells += own
     if some:
         yield some
-
-
-@contextmanager
-def _fewer_partitions(session: SparkSession) -> Iterator[None]:
-    """Lets Spark fit the partitions of a copy to its size, as it does for all but kept tables."""
-    before = session.conf.get(_FIT_PARTITIONS, None)
-    session.conf.set(_FIT_PARTITIONS, "true")
-    try:
-        yield
-    finally:
-        if before is None:
-            session.conf.unset(_FIT_PARTITIONS)
-        else:
-            session.conf.set(_FIT_PARTITIONS, before)
 
 
 def _remove(copy: DataFrame) -> None:

@@ -4,7 +4,7 @@ A path (`.csv`, `.csv.gz`, `.parquet`, `.pq`; `csv-multiline:stays.csv` if its c
 breaks; `stays.csv?delimiter=;&decimal=,` if it is written in another dialect), a folder or glob
 of Parquet files, a DuckDB file with a query (`lake.duckdb#SELECT ...`;
 `lake.duckdb?files=FOLDER#...` lets it read files of a folder), a PostgreSQL database with one
-(`postgresql://host/db#icu`), or a table or query of Spark (`spark:lake.icu`).
+(`postgresql://host/db#icu`), or one of Spark (`spark:lake.icu`, `spark://host:7077#lake.icu`).
 """
 
 from __future__ import annotations
@@ -46,6 +46,11 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _HOSTS = re.compile(r"[\w.,:%\[\]-]*", re.ASCII)
 _WORD = r'(?:[^\W\d][\w$]*|"(?:[^"]|"")+")'
 _SPARK_TABLE = re.compile(r"(?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))*")
+_CLUSTER = re.compile(r"(spark://[\w.,:\[\]-]+|sc://[\w.:\[\]-]+:\d+)(?:/;(?!.*token)[^@]*|/?)")
+_NO_CLUSTER = (
+    "a cluster of Spark is spark://host:7077 or sc://host:15002, without user and token; give a "
+    "token by SPARK_CONNECT_AUTHENTICATE_TOKEN"
+)
 _TABLE = re.compile(rf"{_WORD}(?:\.{_WORD}){{0,2}}")
 
 
@@ -361,6 +366,11 @@ def _postgresql(text: str) -> Location:
 
 def _spark(text: str) -> Location:
     """A table by its name, or a query, which messages do not repeat: it may name values of rows."""
+    if text.partition(":")[2].startswith("//"):
+        address, _, query = text.partition("#")
+        if (cluster := _CLUSTER.fullmatch(address)) is None:
+            raise UsageError(_NO_CLUSTER)
+        return Location("spark", cluster[1], address, _query(cluster[1], query, _SPARK_TABLE))
     said = text.partition(":")[2].strip().rstrip(";").rstrip()
     if _SPARK_TABLE.fullmatch(said):
         return Location("spark", f"spark:{said}", said)
@@ -374,15 +384,16 @@ SCHEMES: dict[str, Callable[[str], Location]] = {
     "duckdb": _duckdb,
     "postgres": _postgresql,
     "postgresql": _postgresql,
+    "sc": _spark,
     "spark": _spark,
 }
 """How a location that starts with a scheme is read; `sources.source` opens what is found."""
 
 
-def _query(name: str, text: str) -> str:
+def _query(name: str, text: str, table: re.Pattern[str] = _TABLE) -> str:
     """SQL for the rows: a query as it is, or all of a table."""
     query = text.strip().rstrip(";").rstrip()
-    if _TABLE.fullmatch(query):
+    if table.fullmatch(query):
         return f"SELECT * FROM {query}"
     if not re.search(r"\s", query):
         raise UsageError(f"{name}: say which rows: #TABLE or #SELECT ... after the location")

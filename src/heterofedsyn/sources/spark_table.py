@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from heterofedsyn.errors import DataError, HeterofedsynError, UsageError
 from heterofedsyn.sources._rowwise import check_text
+from heterofedsyn.sources._spark_plan import check_plan
 from heterofedsyn.sources.location import Location
 from heterofedsyn.sources.source import Source, check_names
 
@@ -39,21 +40,25 @@ _PATIENCE = 2.0
 
 _STARTING = Lock()
 
-_CONFIGURED = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
+_CONFIGURED = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS")
 _TALKATIVE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers of pyspark that write an error, with the values it quotes, before it is raised."""
 
-_ALONE = {
-    "spark.master": "local[*]",
+_QUIET = {
     "spark.app.name": "heterofedsyn",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.authenticate": "true",  # other users of this machine can reach its ports
-    "spark.io.encryption.enabled": "true",  # a process that is killed leaves its files behind
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "OFF",  # it would quote rows; what fails is raised anyway
 }
+_ALONE = {
+    **_QUIET,
+    "spark.master": "local[*]",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.authenticate": "true",  # other users of this machine can reach its ports
+    "spark.io.encryption.enabled": "true",  # a process that is killed leaves its files behind
+}
+_CONNECT = "sc://"
 _OURS = re.compile(r"heterofedsyn\.errors\.\w+: (.+)")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _KNOWN = {
@@ -116,8 +121,9 @@ class SparkSource(Source):
         """
         check_text(location.name, location.query, spark=True)
         with one_line(location.name):
-            running = session()
             query = location.query
+            # With a query, the place is that of a cluster, or nothing.
+            running = session(location.place if query else "")
 
             def plan() -> SparkSource:
                 frame = running.sql(_select(query)) if query else running.table(location.place)
@@ -137,8 +143,7 @@ class SparkSource(Source):
 
     @classmethod
     def _checked(cls, name: str, frame: DataFrame) -> SparkSource:
-        if frame.isStreaming:
-            raise UsageError(f"{name}: a stream has no end; pass a table")
+        check_plan(name, frame)
         check_names(name, frame.columns)
         return cls(name, frame)
 
@@ -167,11 +172,18 @@ class SparkSource(Source):
                         yield batch.rename_columns(list(columns))
 
 
-def session() -> SparkSession:
+def session(place: str = "") -> SparkSession:
     """The session of this process; a new one if there is none.
 
-    A new one is that of the cluster which SPARK_HOME, SPARK_CONF_DIR or PYSPARK_SUBMIT_ARGS
-    speak of. Without any of them Spark runs on this machine alone.
+    A new one without a place is that of the cluster which SPARK_HOME, SPARK_CONF_DIR, SPARK_REMOTE
+    or PYSPARK_SUBMIT_ARGS speak of. Without any of them Spark runs on this machine alone.
+
+    Args:
+        place: the address of a standalone cluster's master (`spark://host:7077`), or of a server
+            of Spark Connect (`sc://host:15002`).
+
+    Raises:
+        UsageError: pyspark is not installed, or the session of this process is of another place.
     """
     try:
         from pyspark.errors import PySparkRuntimeError
@@ -183,12 +195,30 @@ def session() -> SparkSession:
 
     _silence()
     with suppress(PySparkRuntimeError):
-        return SparkSession.active()
+        return _of_place(SparkSession.active(), place)
     # Made in the main thread, it would put its own handler in the place of ours for Ctrl-C.
-    return _aside(_started)
+    return _of_place(_aside(partial(_started, place)), place)
 
 
-def _started() -> SparkSession:
+def _of_place(running: SparkSession, place: str) -> SparkSession:
+    """A session, if it is that of a place; any is, if none is named."""
+    context = context_of(running)
+    if not place:
+        return running
+    if context is None:
+        there = f"{_CONNECT}{getattr(running.client._builder, 'endpoint', '')}"
+        same = place.partition("/;")[0].rstrip("/") == there
+    else:
+        same = place == context.master
+    if not same:
+        raise UsageError(
+            "this process has a session of Spark in another place, and there can be one only; name "
+            "one place, or start another process"
+        )
+    return running
+
+
+def _started(place: str) -> SparkSession:
     """A session, made now unless another thread has made one meanwhile."""
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
@@ -197,23 +227,28 @@ def _started() -> SparkSession:
     with _STARTING:
         with suppress(PySparkRuntimeError):
             return SparkSession.active()
-        configured = any(os.environ.get(name) for name in _CONFIGURED)
-        if not configured and SparkContext._active_spark_context is None:
-            _start_alone()
         builder: SparkSession.Builder = SparkSession.builder
+        if place.startswith(_CONNECT):
+            return builder.remote(place).getOrCreate()
+        configured = any(os.environ.get(name) for name in _CONFIGURED)
+        if SparkContext._active_spark_context is None:
+            if place:
+                _start({**_QUIET, "spark.master": place})
+            elif not configured:
+                os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+                os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+                _start(_ALONE)
         return builder.getOrCreate()
 
 
-def _start_alone() -> None:
-    """Starts Spark on this machine, where it prints nothing and leaves nothing behind."""
+def _start(settings: Mapping[str, str]) -> None:
+    """Starts Spark where it prints nothing and leaves nothing behind."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     tables = tempfile.mkdtemp(prefix="heterofedsyn-spark-")
     atexit.register(shutil.rmtree, tables, ignore_errors=True)
-    conf = SparkConf().setAll([*_ALONE.items(), ("spark.sql.warehouse.dir", tables)])
+    conf = SparkConf().setAll([*settings.items(), ("spark.sql.warehouse.dir", tables)])
     if SparkContext._gateway is None:
         gateway = launch_gateway(conf, {"stdout": DEVNULL, "stderr": DEVNULL})  # type: ignore[no-untyped-call]
     else:

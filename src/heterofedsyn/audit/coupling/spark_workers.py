@@ -69,7 +69,8 @@ def _workers(seed: int) -> str:
         ]
         blocks = [batch for batch in copy if batch.column("codes").null_count == 0]
         counted = work.Count(schema.domain, [whole(("a0", "a1"))])(blocks)
-        joint = np.frombuffer(next(iter(counted)).column("counts")[0].as_py(), np.int64)
+        mark, *cells = np.frombuffer(next(iter(counted)).column("counts")[0].as_py(), np.int64)
+        joint = np.array(cells)
         wanted = sum(min(most, sum(row.person == person for row in fitting)) for person in people)
         require(
             int(joint.sum()) == wanted,
@@ -86,7 +87,12 @@ def _workers(seed: int) -> str:
             f"{most} rows a person: other rows are counted than from any other source",
         )
         fits = [v for batch in copy for v in batch.column("fit").drop_null().to_pylist()]
-        total = _total(schema, most, work.fit_of(fits), joint)
+        parts = work.total_of(fits)
+        require(
+            (parts.mark, parts.lost) == (mark, 0),
+            f"{most} rows a person: rows are taken for others that are the same",
+        )
+        total = _total(schema, most, parts.fit, joint)
         require(
             total == wanted, f"{most} rows a person: the total is {total}, counted are {wanted}"
         )
@@ -131,8 +137,8 @@ def _total(schema: Schema, most: int, fit: Fit, joint: Integers) -> int:
             return action()
 
         @staticmethod
-        def keep() -> tuple[object, Fit]:
-            return _Copy(), fit
+        def keep() -> tuple[object, tuple[Fit, int]]:
+            return _Copy(), (fit, 0)
 
     with (
         patched(spark_counting._Reading, of=lambda *given: Read),
