@@ -10,10 +10,13 @@ INSTALL := $(PIP) install --require-hashes --only-binary :all: --requirement
 CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
 FEDERATION := $(VENV)/.federation-installed
+FLOWER := $(VENV)-flower/.flower-installed
 
 .DEFAULT_GOAL := help
 .PHONY: help demo try wheel setup check test check-slow fuzz format lock docs readers advisories clean
 .SILENT:
+# Hundreds of processes of tests import the package: none should have to compile it again.
+unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -34,12 +37,15 @@ wheel: $(CORE) ## a wheel in dist, what it needs with hashes, and SHA256SUMS of 
 
 setup: $(DEV) ## a virtual environment in .venv with the package and all tools
 
-check: $(DEV) ## format, lint, types, layers and every test that is not slow
+check: $(DEV) $(FLOWER) ## format, lint, types, layers and every test that is not slow
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy --strict src tests
 	$(BIN)/lint-imports --no-logo
-	$(call on_two_cores,-m "not slow",$(BESIDE))
+	$(call on_two_cores,-m "not slow",$(BESIDE),$(BIN)/mypy --strict src tests &&)
+	$(VENV)-flower/bin/pytest -m "not slow" $(FLOWER_TESTS)
+
+# Flower wants older versions of much, so it and its tests have an environment of their own.
+FLOWER_TESTS := src/heterofedsyn/engines/flower $(wildcard tests/test_flower*.py)
 
 test: $(DEV) ## the quick tests, for daily use
 	$(BIN)/pytest -q -m "quick or not (slow or thorough)"
@@ -49,15 +55,17 @@ FRESH := --hypothesis-profile=fresh
 
 SLOW_BESIDE := tests/test_docs.py tests/test_nvflare.py tests/test_nvflare_sums.py tests/test_planted_bugs.py \
 	tests/test_sum_crashes.py tests/test_sums_model.py
-check-slow: $(DEV) ## the tests that take minutes
+check-slow: $(DEV) $(FLOWER) ## the tests that take minutes
 	$(call on_two_cores,-m slow $(FRESH),$(SLOW_BESIDE))
+	$(VENV)-flower/bin/pytest -m slow $(FRESH) $(FLOWER_TESTS)
 
-# The tests of some files run beside all others, on a core of their own; what they say comes last.
+# The tests of some files run beside all others, on a core of their own, after what is given as the
+# third argument; what they say comes last.
 BESIDE := $(sort $(wildcard tests/test_docs.py tests/test_p*.py tests/test_r*.py tests/test_s*.py \
 	tests/test_t*.py tests/test_z*.py))
 define on_two_cores
 mkdir -p build
-$(BIN)/pytest $(1) $(2) > build/beside.log 2>&1 & beside=$$!; \
+{ $(3) exec $(BIN)/pytest $(1) $(2); } > build/beside.log 2>&1 & beside=$$!; \
 trap "kill $$beside" INT TERM; \
 $(BIN)/pytest $(1) $(addprefix --ignore ,$(2)); others=$$?; \
 wait $$beside; said=$$?; \
@@ -87,6 +95,8 @@ lock: $(VENV)-lock/.uv-$(UV_VERSION) ## resolve the dependencies anew into locks
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
 		$(COMPILE) --extra federation --constraint locks/dev.txt --output-file locks/federation.txt
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
+		$(COMPILE) --extra flower --extra report --group flower --output-file locks/flower.txt
+	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
 		$(subst --only-binary :all: --no-binary pyspark,,$(COMPILE:pyproject.toml=)) \
 		--group pyproject.toml:readers --output-file locks/readers.txt
 
@@ -97,10 +107,10 @@ READERS := $(VENV)-readers/.readers-installed
 readers: $(READERS) # programs of others that read exports, for a slow test: they do not fit into .venv
 
 advisories: $(VENV)-audit/.pip-audit-$(AUDIT_VERSION) ## the locked dependencies against known advisories
-	$(VENV)-audit/bin/python tools/advisories.py locks/core.txt locks/dev.txt
+	$(VENV)-audit/bin/python tools/advisories.py locks/core.txt locks/dev.txt locks/flower.txt
 
 clean: ## remove everything made here, .venv too
-	rm -rf $(VENV) $(VENV)-audit $(VENV)-lock $(VENV)-readers build dist heterofedsyn-demo heterofedsyn-try .hypothesis .import_linter_cache \
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-flower $(VENV)-lock $(VENV)-readers build dist heterofedsyn-demo heterofedsyn-try .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
@@ -130,6 +140,13 @@ $(DEV): $(CORE) locks/dev.txt
 $(VENV)-lock/.uv-$(UV_VERSION):
 	$(PYTHON) -m venv --clear $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip --disable-pip-version-check -qq install uv==$(UV_VERSION)
+	touch $@
+
+$(FLOWER): locks/flower.txt pyproject.toml
+	echo "Installing Flower into $(VENV)-flower"
+	$(PYTHON) -m venv --clear $(VENV)-flower
+	$(VENV)-flower/bin/python -m pip --disable-pip-version-check -qq install --require-hashes --only-binary :all: -r locks/flower.txt
+	$(VENV)-flower/bin/python -m pip --disable-pip-version-check -qq install --no-deps --no-build-isolation --editable .
 	touch $@
 
 $(READERS): locks/readers.txt

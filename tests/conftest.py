@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 from collections.abc import Generator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,15 @@ class SkipsFail:
         return report
 
 
+class WithoutFlower:
+    """Leaves Flower's modules and tests to the environment that has Flower (`make check`)."""
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        place = collection_path.as_posix()
+        named = collection_path.name.startswith(("test_flower", "flower_"))
+        return True if named or place.endswith("/heterofedsyn/engines/flower") else None
+
+
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     return str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
 
@@ -66,6 +76,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # A plugin, not hooks of this file: those would not see the doctests under src.
     if IN_CI:
         config.pluginmanager.register(SkipsFail())
+    if find_spec("flwr") is None:
+        config.pluginmanager.register(WithoutFlower())
     if _is_fresh(config) and config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(secrets.randbits(32))
     _start_children_like_any_others()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import os
+import shlex
 import shutil
 import socket
 import ssl
@@ -11,7 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,8 +21,10 @@ from heterofedsyn import __version__
 from heterofedsyn.federation.admission import admit, read_asking
 from heterofedsyn.federation.doctor import examine
 from heterofedsyn.federation.finding import Finding
+from heterofedsyn.federation.flower_site import join_flower
 from heterofedsyn.federation.founding import Founded, new_federation
-from heterofedsyn.federation.joining import join, unpack_kit
+from heterofedsyn.federation.joining import join as ask_to_join
+from heterofedsyn.federation.joining import unpack_kit
 from heterofedsyn.federation.party import Party, as_owner
 from heterofedsyn.federation.services import services
 from heterofedsyn.site.create import create_site
@@ -36,11 +39,11 @@ OTHER_DISK = Path("/dev/shm")
 class Answering(threading.Thread):
     """Answers on a hub's port as its server does: TLS with its kit's certificate, and a date."""
 
-    def __init__(self, certificate: Path, root: Path, port: int) -> None:
+    def __init__(self, certificate: Path, root: Path, port: int, *, mutual: bool) -> None:
         super().__init__(daemon=True)
         self.ahead = self.drip = 0.0
         self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(root))
-        self._context.verify_mode = ssl.CERT_REQUIRED
+        self._context.verify_mode = ssl.CERT_REQUIRED if mutual else ssl.CERT_NONE
         self._context.load_cert_chain(certificate, certificate.with_suffix(".key"))
         self._listening = socket.create_server(("127.0.0.1", port))
         self.start()
@@ -70,22 +73,30 @@ class Answering(threading.Thread):
 
 
 class Engine:
-    """What a machine shows of an engine: a process of its user with its kit, and a connection."""
+    """What a machine shows of an engine: processes of its user with its kit, and a connection.
 
-    def __init__(self, party: Party) -> None:
+    Args:
+        commands: with whose words processes are started.
+    """
+
+    def __init__(self, party: Party, commands: Iterable[tuple[str, ...]]) -> None:
         with as_owner(party.kit):
             self.connection = socket.socket()
         self.connection.connect(("127.0.0.1", party.port))
-        self._process = subprocess.Popen(
-            ["/bin/sh", "-c", "read -r _", str(party.kit / "startup")],
-            stdin=subprocess.PIPE,
-            user=party.kit.stat().st_uid if AS_ROOT else None,
-        )
+        self._processes = [
+            subprocess.Popen(
+                ["/bin/sh", "-c", "read -r _", *command],
+                stdin=subprocess.PIPE,
+                user=party.kit.stat().st_uid if AS_ROOT else None,
+            )
+            for command in commands
+        ]
 
     def end(self) -> None:
         self.connection.close()
-        self._process.kill()
-        self._process.communicate()
+        for process in self._processes:
+            process.kill()
+            process.communicate()
 
 
 @dataclass
@@ -104,7 +115,8 @@ class Machine:
         self.silence()
         startup = self.founded.hub_folder / "kit" / "startup"
         shown = certificate or startup / "server.crt"
-        self.answering = Answering(shown, startup / "rootCA.pem", self.party.port)
+        mutual = self.party.nvflare is not None
+        self.answering = Answering(shown, startup / "rootCA.pem", self.party.port, mutual=mutual)
 
     def silence(self) -> None:
         """Answer no more."""
@@ -112,10 +124,17 @@ class Machine:
             self.answering.close()
         self.answering = None
 
-    def run_engine(self) -> None:
-        """Let the engine run, anew if it does."""
+    def run_engine(self, change: Callable[[str], str] = str) -> None:
+        """Let the engine run as its units say, anew if it does.
+
+        Args:
+            change: of the words of each command; one without words is not started.
+        """
         self.end_engine()
-        self.engine = Engine(self.party)
+        units = services(Party.load(self.party.folder))
+        texts = [shlex.join(unit.command) for unit in units if unit.user == self.party.engine]
+        commands = [tuple(shlex.split(change(text))) for text in texts]
+        self.engine = Engine(self.party, filter(None, commands))
 
     def end_engine(self) -> None:
         """Let it run no more."""
@@ -136,17 +155,57 @@ class Machine:
 
 def admitted(founded: Founded, folder: Path, name: str, *, renew: bool = False, days: int) -> Path:
     """The hub's answer to a new request of a site, in the site's folder."""
-    made = join(founded.hub.federation, name, folder, renew=renew)
+    made = ask_to_join(founded.hub.federation, name, folder, renew=renew)
     out = folder / f"{name}.signed.zip"
     out.unlink(missing_ok=True)
     admit(read_asking(made.request, founded.root, renew=renew), out, days=days)
     return out
 
 
+@dataclass(frozen=True)
+class Names:
+    """What a site has on its machine that others share."""
+
+    prefix: str
+    anchor: Path
+    programs: Path
+
+
+Join = Callable[[Founded, Path, Names], Party]
+
+
+def by_nvflare(founded: Founded, folder: Path, names: Names) -> Party:
+    """A site that NVFlare carries."""
+    return unpack_kit(
+        admitted(founded, folder, "elmwood", days=1_000),
+        folder,
+        fingerprint=founded.hub.fingerprint,
+        prefix=names.prefix,
+        anchor=names.anchor,
+        programs=names.programs,
+    )
+
+
+def by_flower(founded: Founded, folder: Path, names: Names) -> Party:
+    """A site that Flower carries; a hub's certificates are made by NVFlare here too."""
+    party, _ = join_flower(
+        founded.hub.federation,
+        "elmwood",
+        folder,
+        superlink=f"localhost:{founded.hub.port}",
+        root=founded.hub_folder / "kit" / "startup" / "rootCA.pem",
+        fingerprint=founded.hub.fingerprint,
+        prefix=names.prefix,
+        anchor=names.anchor,
+        programs=names.programs,
+    )
+    return party
+
+
 @contextmanager
-def machine() -> Iterator[Machine]:
+def machine(join: Join = by_nvflare) -> Iterator[Machine]:
     """A federation of one site; with users of its own where there may be."""
-    prefix = f"hfst{os.getpid()}"
+    prefix = f"hfst{os.getpid()}{join.__name__[3]}"
     root = Path(tempfile.mkdtemp(prefix="hfs"))
     root.chmod(0o755)
     anchor = Path(tempfile.mkdtemp(prefix="hfs", dir=OTHER_DISK))
@@ -160,15 +219,7 @@ def machine() -> Iterator[Machine]:
         for name in ("heterofedsyn", "python3"):
             (programs / name).write_text(f"#!/bin/sh\necho heterofedsyn {__version__}\n")
             (programs / name).chmod(0o755)
-        signed = admitted(founded, folder, "elmwood", days=1_000)
-        party = unpack_kit(
-            signed,
-            folder,
-            fingerprint=founded.hub.fingerprint,
-            prefix=prefix,
-            anchor=anchor,
-            programs=programs,
-        )
+        party = join(founded, folder, Names(prefix, anchor, programs))
         settings = replace(
             make_settings(root),
             folder=party.site,

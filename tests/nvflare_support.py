@@ -16,14 +16,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar, Self
 
 import pyarrow as pa
 import pyarrow.parquet
+import pytest
 
+from docs_support import blocks
 from heterofedsyn._defaults import SITE_OF_KIT
 from heterofedsyn._files import file_written_whole
 from heterofedsyn.schema import Schema
-from test_docs import blocks
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("federation.md", "federation-reference.md")
@@ -84,12 +86,13 @@ class Federation:
     port: int = field(default_factory=free_port)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     fingerprint: str = ""
+    guide: ClassVar[dict[str, str]] = GUIDE
 
     # THE GUIDE
 
     def page(self, name: str, role: str) -> str:
         """A block of the guide for one role, in folders of this federation."""
-        text = GUIDE[name]
+        text = self.guide[name]
         for shown, here in (
             # All processes belong to one user here; tests/test_doctor.py has users of their own.
             ("runuser -u heterofedsyn-agent -- ", ""),
@@ -117,7 +120,7 @@ class Federation:
     def command(self, command: list[str], role: str, *, ok: bool = True) -> str:
         done = subprocess.run(
             command,
-            cwd=self.root if role == HUB else self.folder(role),
+            cwd=self.place(role),
             env=self.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -131,6 +134,24 @@ class Federation:
 
     def folder(self, role: str) -> Path:
         return self.root / NAME / role if role in (HUB, COORDINATOR) else self.root / role
+
+    def place(self, role: str) -> Path:
+        """Where the guide has a role run commands."""
+        return self.root if role == HUB else self.folder(role)
+
+    def progress_files(self) -> list[Path]:
+        """What jobs wrote down at the hub."""
+        return [*self.folder(HUB).glob("kit/*/heterofedsyn/progress.json")]
+
+    def take_simulated(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let the next study of this process take the noise of a simulation."""
+        from heterofedsyn.engines.nvflare import job
+
+        # The server's own controller takes no such noise; one that does must be named and allowed.
+        monkeypatch.setattr(job, "CONTROLLER", SIMULATED)
+
+    def end_server(self) -> None:
+        self.end(f"{HUB} {SERVER}", signal.SIGKILL)
 
     def environment(self) -> dict[str, str]:
         return {
@@ -273,21 +294,25 @@ class Federation:
         )
         return found
 
+    def engine(self, site: str) -> None:
+        """What carries messages at a site."""
+        self.start(ENGINE, site)
 
-@contextmanager
-def federation(root: Path, tables: dict[str, pa.Table], schema: Schema) -> Iterator[Federation]:
-    """A federation whose server and engines run; agents are started by the tests."""
-    made = Federation(root, tuple(tables))
-    made.provision()
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda name: made.site(name, tables[name], schema), tables))
-    schema.save(made.folder(COORDINATOR) / "schema.toml")
-    try:
-        made.server()
-        for site in made.sites:
-            made.start(ENGINE, site)
-        until(lambda: made.connected() == {*made.sites}, "sites at the server")
-        yield made
-    finally:
-        for name in list(made.processes):
-            made.end(name)
+    @classmethod
+    @contextmanager
+    def running(cls, root: Path, tables: dict[str, pa.Table], schema: Schema) -> Iterator[Self]:
+        """A federation whose server and engines run; agents are started by the tests."""
+        made = cls(root, tuple(tables))
+        try:
+            made.provision()
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(lambda name: made.site(name, tables[name], schema), tables))
+            schema.save(made.folder(COORDINATOR) / "schema.toml")
+            made.server()
+            for site in made.sites:
+                made.engine(site)
+            until(lambda: made.connected() == {*made.sites}, "sites at the server")
+            yield made
+        finally:
+            for name in list(made.processes):
+                made.end(name)

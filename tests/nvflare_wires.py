@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,11 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 from nvflare.apis.workspace import Workspace
 
+from engine_contract import Wires
 from heterofedsyn.engines.nvflare.controller import StudyController
-from heterofedsyn.engines.nvflare.job import read_progress
-from heterofedsyn.engines.nvflare.progress import Progress
-from heterofedsyn.engines.nvflare.task import ANSWER, PROGRESS_FILE, QUERY, REASON, RESULT
-from heterofedsyn.protocol.refusal import Reason
-
-Answering = Callable[[str, bytes], bytes | Reason | None]
-"""What a site says to a message: bytes, why it does not, or nothing at all, ever."""
+from heterofedsyn.engines.progress import Progress
+from heterofedsyn.engines.session import read_progress
+from heterofedsyn.engines.task import ANSWER, PROGRESS_FILE, QUERY, REASON, RELEASE, RESULT
 
 
 class Engine:
@@ -50,8 +48,9 @@ class Engine:
 class Clients:
     """Sites that poll for tasks, each in a thread of its own, as NVFlare's clients do."""
 
-    def __init__(self, books: WFCommServer, clients: Sequence[Client], answer: Answering) -> None:
-        self._books, self._answer = books, answer
+    def __init__(self, books: WFCommServer, clients: Sequence[Client], wires: Wires) -> None:
+        self._books, self._wires = books, wires
+        self._order = [each.name for each in clients]
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._poll, args=(each,)) for each in clients]
 
@@ -72,10 +71,15 @@ class Clients:
             if result is None:
                 time.sleep(0.01)
                 continue
+            if self._wires.reverses:
+                time.sleep(0.1 * (len(self._order) - self._order.index(client.name)))
             self._books.process_submission(client, name, task, result, context)
+            if self._wires.repeats:
+                again = self._result(client.name, data)
+                self._books.process_submission(client, name, task, again, context)
 
     def _result(self, site: str, data: Shareable) -> Shareable | None:
-        said = self._answer(site, data[QUERY])
+        said = self._wires.answer(site, data[QUERY])
         if said is None:
             return None
         result = make_reply(ReturnCode.OK)
@@ -87,9 +91,7 @@ class Clients:
 
 
 @contextmanager
-def wired(
-    controller: StudyController, sites: Sequence[str], answer: Answering
-) -> Iterator[FLContext]:
+def wired(controller: StudyController, sites: Sequence[str], wires: Wires) -> Iterator[FLContext]:
     """A controller with NVFlare's books, and clients that poll them."""
     clients = [Client(site, site) for site in sites]
     engine = Engine(clients)
@@ -97,7 +99,7 @@ def wired(
     controller.set_communicator(books)
     context = engine.new_context()
     books.initialize_run(context)
-    polling = Clients(books, clients, answer)
+    polling = Clients(books, clients, wires)
     polling.start()
     try:
         yield context
@@ -107,19 +109,28 @@ def wired(
 
 
 def run_wired(
-    controller: StudyController,
-    sites: Sequence[str],
-    answer: Answering,
-    root: Path,
-    signal: Signal | None = None,
+    controller: StudyController, sites: Sequence[str], wires: Wires, root: Path
 ) -> tuple[Progress, Path]:
-    """A whole job: how far it came, and its folder."""
+    """A whole job: how far it came, and the folder of its release."""
     for name in ("startup", "local"):
         (root / name).mkdir(parents=True, exist_ok=True)
     place = Workspace(str(root), site_name="server")
     run = Path(place.get_run_dir("job"))
-    run.mkdir(parents=True, exist_ok=True)
-    with wired(controller, sites, answer) as context:
+    shutil.rmtree(run, ignore_errors=True)
+    run.mkdir(parents=True)
+    with wired(controller, sites, wires) as context:
         context.set_prop(FLContextKey.WORKSPACE_OBJECT, place)
-        controller.control_flow(signal or Signal(), context)
-    return read_progress(run / RESULT / PROGRESS_FILE), run / RESULT
+        controller.control_flow(_Stop(wires), context)
+    return read_progress(run / RESULT / PROGRESS_FILE), run / RESULT / RELEASE
+
+
+class _Stop(Signal):  # type: ignore[misc]
+    """NVFlare's word that a job is to end, as the wires say."""
+
+    def __init__(self, wires: Wires) -> None:
+        self._wires = wires
+        super().__init__()
+
+    @property
+    def triggered(self) -> bool:
+        return self._wires.stop.is_set()

@@ -25,9 +25,9 @@ from heterofedsyn.console.coordinator import coordinator
 from heterofedsyn.console.coordinator_standing import standing
 from heterofedsyn.console.follower import Follower
 from heterofedsyn.console.planner import Planner, Setup
-from heterofedsyn.engines.nvflare.presence import Seen
-from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress, State
-from heterofedsyn.engines.nvflare.study_run import StudyStatus
+from heterofedsyn.engines.presence import Seen
+from heterofedsyn.engines.progress import Progress, RoundProgress, State
+from heterofedsyn.engines.study_run import StudyStatus
 from heterofedsyn.errors import EngineError, HeterofedsynError
 from heterofedsyn.exports import export
 from heterofedsyn.hub import make_method

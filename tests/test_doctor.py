@@ -17,16 +17,20 @@ import pytest
 from federation_support import AS_ROOT, Machine, admitted, changed, made, opened
 from heterofedsyn.cli.app import run
 from heterofedsyn.engines.nvflare.hardening import AUTHORIZATION_FILE, RESOURCES_FILE
-from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE, make_root
+from heterofedsyn.engines.nvflare.provisioning import make_root
 from heterofedsyn.federation import engine_checks, hub_checks
 from heterofedsyn.federation.joining import BEFORE, unpack_kit
-from heterofedsyn.federation.kit_checks import KEY
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module")
 def site(federated_site: Machine) -> Iterator[Machine]:
+    yield from examined(federated_site)
+
+
+def examined(federated_site: Machine) -> Iterator[Machine]:
+    """A site beside which another root lies, and whose engine need not be waited for."""
     other = federated_site.root / "other"
     make_root("hospitals", "localhost", federated_site.party.port, other)
     with pytest.MonkeyPatch.context() as patch:
@@ -138,7 +142,7 @@ def another_hub(site: Machine) -> Undo:
 
 def another_root(site: Machine) -> Undo:
     other = (site.root / "other" / "rootCA.pem").read_text()
-    return changed(site.party.kit / ROOT_CERTIFICATE, lambda text: other)
+    return changed(site.party.root, lambda text: other)
 
 
 def clock_apart(site: Machine) -> Undo:
@@ -221,9 +225,7 @@ PLANTED = (
         "code beside the kit",
     ),
     planted("the kit is open", lambda site: opened(site.party.kit, 0o755), "kit private"),
-    planted(
-        "the kit's key is open", lambda site: opened(site.party.kit / KEY, 0o644), "kit private"
-    ),
+    planted("the kit's key is open", lambda site: opened(site.party.key, 0o644), "kit private"),
     planted(
         "TLS without certificates",
         setting(Path("startup", "fed_client.json"), '"mtls"', '"tls"'),
@@ -340,6 +342,11 @@ def test_doctor_finds_nothing_wrong_with_a_site_as_its_commands_make_it(site: Ma
 
 @pytest.mark.parametrize("case", PLANTED, ids=lambda case: case.name)
 def test_doctor_notices(case: Planted, site: Machine, healthy: set[str]) -> None:
+    check_noticed(case, site, healthy)
+
+
+def check_noticed(case: Planted, site: Machine, healthy: set[str]) -> None:
+    """What is planted is called wrong, with a remedy, and nothing else is."""
     if case.root and not AS_ROOT:
         pytest.skip("only root can act as another user")
     undo = case.plant(site)
@@ -432,8 +439,8 @@ def test_doctor_notices_what_is_missing(site: Machine, healthy: set[str]) -> Non
         party.kit,
         party.kit / AUTHORIZATION_FILE,
         party.kit / RESOURCES_FILE,
-        party.kit / ROOT_CERTIFICATE,
-        party.kit / KEY,
+        party.root,
+        party.key,
         party.kit / "startup" / "client.crt",
         party.kit / "startup" / "fed_client.json",
         party.site,

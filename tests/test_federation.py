@@ -12,7 +12,7 @@ import ssl
 import stat
 import subprocess
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from docs_support import blocks
 from federation_support import Machine, admitted
 from heterofedsyn import __version__
 from heterofedsyn._toml import from_toml, to_toml
@@ -47,7 +48,7 @@ from heterofedsyn.federation.services import instructions, services, start_scrip
 from heterofedsyn.protocol import Study
 from heterofedsyn.simulate.hospitals import hospital_schema
 from heterofedsyn.site.settings import SiteSettings
-from nvflare_support import GUIDE
+from nvflare_support import GUIDE, ROOT
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(120)]
 
@@ -742,9 +743,22 @@ def test_study_of_the_guide_can_be_written(tmp_path: Path, monkeypatch: pytest.M
 
 def test_every_command_of_the_guide_is_run_by_a_test_or_said_not_to_be() -> None:
     """What needs root, a package index or systemd is not; what it says is tested elsewhere."""
-    names = ("nvflare_support", "test_nvflare", "test_nvflare_sums")
-    tests = "".join(Path(__file__).with_name(f"{name}.py").read_text("utf-8") for name in names)
-    assert {name for name in GUIDE if f'"{name}"' not in tests} == {
+    names = ("nvflare_support", "engine_real", "test_nvflare", "test_nvflare_sums")
+    assert unused(GUIDE, *names) == {
         *("install.sh", "hub-start.sh", "users.sh", "start.sh", "stop.sh"),
         "try.sh",
     }
+
+
+def test_every_command_of_the_guide_to_flower_is_run_by_a_test_or_said_not_to_be() -> None:
+    page = blocks(ROOT / "docs" / "flower.md")
+    named = [block.words[0] for block in page if block.words]
+    assert all(block.words for block in page)
+    used = ("flower_support", "engine_real", "test_flower")
+    assert unused(named, *used) == {"install.sh", "proxy.conf"}
+
+
+def unused(blocks_of_a_guide: Iterable[str], *modules: str) -> set[str]:
+    """The named blocks that no test of these modules speaks of."""
+    tests = "".join(Path(__file__).with_name(f"{name}.py").read_text("utf-8") for name in modules)
+    return {name for name in blocks_of_a_guide if f'"{name}"' not in tests}

@@ -66,6 +66,15 @@ FORBIDDEN = {
         ("privacy", "import heterofedsyn.sources"),
     ),
     "Only sources.spark_table and site.spark_counting know pyspark": (("site", "import pyspark"),),
+    "Only engines.flower knows Flower": (
+        ("federation", "import flwr"),
+        ("engines", "import flwr"),
+        ("cli", "import httpx"),
+    ),
+    "Engines do not know each other": (
+        ("engines/nvflare", "import heterofedsyn.engines.flower.bundle"),
+        ("engines/flower", "import heterofedsyn.engines.nvflare.job"),
+    ),
     "Imports go downwards only": (
         ("schema", "import heterofedsyn.protocol"),
         ("evaluation", "import heterofedsyn.drawing"),
@@ -94,7 +103,8 @@ def test_every_forbidden_import_is_caught_by_name(copy: Path) -> None:
     for number, (contract, package, _) in enumerate(plants):
         assert f"{contract} BROKEN" in run.stdout, run.stdout
         told = run.stdout.partition(f"\n{contract}\n---")[2].partition("\n---")[0]
-        assert f"heterofedsyn.{package}.planted_{number} " in told, told
+        place = package.replace("/", ".")
+        assert f"heterofedsyn.{place}.planted_{number} " in told, told
 
 
 def test_a_new_module_must_be_given_a_layer(copy: Path) -> None:

@@ -22,15 +22,17 @@ from nvflare.apis.workspace import Workspace
 from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.private.fed.server.server_json_config import ServerJsonConfigurator
 
-from heterofedsyn.engines.nvflare.controller import StudyController, read_reply
-from heterofedsyn.engines.nvflare.executor import SOCKET, AgentExecutor
-from heterofedsyn.engines.nvflare.job import read_progress, write_job
-from heterofedsyn.engines.nvflare.task import (
+from heterofedsyn.engines.nvflare.asking import heard_of
+from heterofedsyn.engines.nvflare.controller import StudyController
+from heterofedsyn.engines.nvflare.executor import AgentExecutor
+from heterofedsyn.engines.nvflare.job import write_job
+from heterofedsyn.engines.relay import SOCKET
+from heterofedsyn.engines.session import read_progress
+from heterofedsyn.engines.task import (
     ANSWER,
     PROGRESS_FILE,
     QUERY,
     REASON,
-    RELEASE,
     RESULT,
     SECONDS,
     STUDY_FILE,
@@ -39,7 +41,7 @@ from heterofedsyn.engines.nvflare.task import (
     unpack,
 )
 from heterofedsyn.errors import UsageError
-from heterofedsyn.hub import Absence
+from heterofedsyn.hub import Absence, Request
 from heterofedsyn.hub.replies import Reply
 from heterofedsyn.protocol import Answer, encode
 from heterofedsyn.protocol.refusal import Reason
@@ -57,6 +59,10 @@ def reply(**fields: Any) -> Shareable:
     found = make_reply(ReturnCode.OK)
     found.update(fields)
     return found
+
+
+def read_reply(request: Request, site: str, result: Shareable, *, simulated: bool = False) -> Reply:
+    return heard_of(result).read(request, site, simulated=simulated)
 
 
 def good() -> Answer:
@@ -195,8 +201,8 @@ def test_the_server_writes_a_safe_csv_when_the_coordinator_asks(safe: bool, tmp_
     )
     rows = pa.table({"c": ["=1+1", "other"] * 100})
     release = synthesizer.fit([rows, rows.slice(0)]).release
-    as_nvflare_reads(job, tmp_path / "root")._save(release, tmp_path / "hub")
-    written = (tmp_path / "hub" / RELEASE / "synthetic.csv").read_text("utf-8")
+    as_nvflare_reads(job, tmp_path / "root").order.save(release, tmp_path / "hub")
+    written = (tmp_path / "hub" / "synthetic.csv").read_text("utf-8")
     assert ("'=1+1" in written, '"=1+1' in written) == (safe, not safe)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from heterofedsyn._defaults import SITE_OF_KIT
 from heterofedsyn.engines.nvflare import job
-from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress
+from heterofedsyn.engines.progress import Progress, RoundProgress
 from heterofedsyn.hub.methods import make_method
 from heterofedsyn.hub.methods.base import settings_of
 from heterofedsyn.protocol import Plan, Study
@@ -32,7 +32,6 @@ from nvflare_support import (
     SERVER,
     SIMULATED,
     Federation,
-    federation,
     until,
 )
 
@@ -52,7 +51,7 @@ SEED = 23
 def federated() -> Iterator[Federation]:
     root = Path(tempfile.mkdtemp(prefix="hfs"))  # paths of sockets are short
     try:
-        with federation(root, TABLES, SCHEMA) as made:
+        with Federation.running(root, TABLES, SCHEMA) as made:
             for site in SITES:
                 made.run("alone.sh", site)
             for site in (*SITES, COORDINATOR):

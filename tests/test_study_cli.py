@@ -10,10 +10,10 @@ import pytest
 
 from heterofedsyn.cli.app import run
 from heterofedsyn.cli.study.run import Shown, _line
-from heterofedsyn.engines.nvflare.job import read_progress
-from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress
-from heterofedsyn.engines.nvflare.study_run import Course, Stage
-from heterofedsyn.engines.nvflare.task import unpack
+from heterofedsyn.engines.progress import Progress, RoundProgress
+from heterofedsyn.engines.session import read_progress
+from heterofedsyn.engines.study_run import Course, Stage
+from heterofedsyn.engines.task import unpack
 from heterofedsyn.errors import EngineError
 from heterofedsyn.hub import Absence, make_method
 from heterofedsyn.protocol import Study

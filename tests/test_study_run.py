@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from heterofedsyn.cli._options import seconds_of
 from heterofedsyn.cli._show import Moving
 from heterofedsyn.cli.app import run
-from heterofedsyn.engines.nvflare import study_run
-from heterofedsyn.engines.nvflare.job import Hub
-from heterofedsyn.engines.nvflare.presence import HEARD_SECONDS, Presence, Sightings
-from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress, State
-from heterofedsyn.engines.nvflare.study_run import (
+from heterofedsyn.engines import study_run
+from heterofedsyn.engines.nvflare.job import Hub, KitServer
+from heterofedsyn.engines.presence import HEARD_SECONDS, Presence, Sightings
+from heterofedsyn.engines.progress import Progress, RoundProgress, State
+from heterofedsyn.engines.study_run import (
     Course,
     Stage,
     StudyStatus,
@@ -205,7 +205,7 @@ def test_a_server_that_is_away_is_said_to_be(
 @pytest.mark.parametrize("port", ["here", None])
 def test_a_kit_that_names_no_server_is_refused(port: object, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not say where the server is"):
-        next(run_study(kit_of(tmp_path / "kit", port), STUDY, tmp_path / "out"))
+        next(run_study(KitServer(kit_of(tmp_path / "kit", port)), STUDY, tmp_path / "out"))
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("30s", 30), ("10m", 600), ("1.5h", 5400)])

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from heterofedsyn._words import sentence
-from heterofedsyn.engines.nvflare.progress import State
-from heterofedsyn.engines.nvflare.study_run import StudyStatus, stopped
+from heterofedsyn.engines.progress import State
+from heterofedsyn.engines.study_run import StudyStatus, stopped
 from heterofedsyn.errors import HeterofedsynError
 from heterofedsyn.protocol.study import Study
 

@@ -16,7 +16,7 @@ from heterofedsyn.console.coordinator_standing import standing
 from heterofedsyn.console.follower import Followed
 from heterofedsyn.console.pages import NEW_LINE, Do, Form, Show, Visit, download
 from heterofedsyn.console.study_words import words_of
-from heterofedsyn.engines.nvflare.study_run import StudyStatus
+from heterofedsyn.engines.study_run import StudyStatus
 from heterofedsyn.errors import HeterofedsynError, UsageError
 from heterofedsyn.hub.planning.new_study import new_study, read_roster
 from heterofedsyn.hub.planning.preview import (

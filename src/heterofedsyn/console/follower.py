@@ -12,8 +12,8 @@ from threading import Event, Lock, Thread
 import msgspec
 
 from heterofedsyn.engines.nvflare.job import connect
-from heterofedsyn.engines.nvflare.presence import Sightings
-from heterofedsyn.engines.nvflare.study_run import StudyStatus, study_status
+from heterofedsyn.engines.presence import Sightings
+from heterofedsyn.engines.study_run import StudyStatus, study_status
 from heterofedsyn.errors import HeterofedsynError
 from heterofedsyn.protocol.study import Study
 

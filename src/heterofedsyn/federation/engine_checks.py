@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from heterofedsyn.federation.finding import Finding, ok, unknown, wrong
 from heterofedsyn.federation.party import Party
+from heterofedsyn.federation.services import services
 
 CONNECT_SECONDS = 20.0
 """In which an engine that was just started connects."""
@@ -19,7 +21,7 @@ _LOOK_AGAIN = 0.5
 
 
 def check_engine(party: Party, engine: int) -> Finding:
-    """Whether a process of the engine's user runs its kit, with a connection to the hub's port.
+    """Whether the engine's user runs what it must, with a connection to the hub's port.
 
     Args:
         engine: the number of that user.
@@ -27,7 +29,12 @@ def check_engine(party: Party, engine: int) -> Finding:
     log = f"journalctl -u {party.engine} tells why"
     if not any(path.exists() for path in _CONNECTIONS):
         return unknown("engine", "this system does not show what runs", "see its log")
-    if not _runs(party, engine):
+    if party.flower:
+        absent = _absent(party, engine)
+        if absent:
+            words = f"nothing runs that was started as {' and '.join(absent)} must be"
+            return wrong("engine", words, f"systemctl restart {' '.join(absent)} # {log}")
+    elif not _runs(party, engine):
         return wrong("engine", "it does not run", f"systemctl restart {party.engine} # {log}")
     until = time.monotonic() + CONNECT_SECONDS
     while not _connected(party.port, engine):
@@ -41,16 +48,38 @@ def check_engine(party: Party, engine: int) -> Finding:
 def _runs(party: Party, engine: int) -> bool:
     """Whether some process of that user was started with the kit's folder among its words."""
     kit = os.fsencode(party.kit)
+    return any(
+        word == kit or word.startswith(kit + b"/") for words in _started(engine) for word in words
+    )
+
+
+def _absent(party: Party, engine: int) -> list[str]:
+    """Units of that user of which no process has all words: one relay, one SuperNode, as written.
+
+    A SuperNode that was started otherwise may run what submitters ship, or listen elsewhere.
+    """
+    started = [*_started(engine)]
+    wanted = {
+        service.name: [*map(os.fsencode, service.command)]
+        for service in services(party)
+        if service.user == party.engine
+    }
+    # An interpreter may come before the words of a unit.
+    return [
+        name
+        for name, command in wanted.items()
+        if not any(words[-len(command) :] == command for words in started)
+    ]
+
+
+def _started(user: int) -> Iterator[list[bytes]]:
+    """The words with which each process of a user was started."""
     for process in _PROCESSES.iterdir():
         try:
-            if not process.name.isdigit() or process.stat().st_uid != engine:
-                continue
-            words = (process / "cmdline").read_bytes().split(b"\0")
+            if process.name.isdigit() and process.stat().st_uid == user:
+                yield (process / "cmdline").read_bytes().split(b"\0")[:-1]
         except OSError:
             continue  # it ended meanwhile
-        if any(word == kit or word.startswith(kit + b"/") for word in words):
-            return True
-    return False
 
 
 def _connected(port: int, engine: int) -> bool:

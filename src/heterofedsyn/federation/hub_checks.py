@@ -11,9 +11,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE
 from heterofedsyn.federation.finding import Finding, judged, ok, unknown, wrong
-from heterofedsyn.federation.kit_checks import AS_ROOT, CERTIFICATE, KEY, RENEW
+from heterofedsyn.federation.kit_checks import AS_ROOT, CERTIFICATE, renew_command
 from heterofedsyn.federation.party import Party
 
 MOST_APART = 60.0
@@ -26,17 +25,18 @@ _MOST_BYTES = 2**14
 
 
 def check_hub(party: Party) -> Iterator[Finding]:
-    """Reach the hub as the engine does, with certificates on both sides, and ask for the time."""
+    """Reach the hub as the engine does, over TLS, and ask for the time."""
     where = f"{party.host}:{party.port}"
     try:
-        context = ssl.create_default_context(cafile=str(party.kit / ROOT_CERTIFICATE))
-        context.load_cert_chain(party.kit / CERTIFICATE, party.kit / KEY)
+        context = ssl.create_default_context(cafile=str(party.root))
+        if not party.flower:  # whose nodes sign every request with their keys instead
+            context.load_cert_chain(party.kit / CERTIFICATE, party.key)
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # NVFlare's say less than that asks for
     except PermissionError:
         yield unknown("hub reachable", "the kit's key cannot be read from here", AS_ROOT)
         return
     except OSError:
-        yield wrong("hub reachable", "the kit's certificates are damaged", RENEW)
+        yield wrong("hub reachable", "the kit's certificates are damaged", renew_command(party))
         return
     began, until = time.time(), time.monotonic() + SECONDS
     try:
@@ -65,7 +65,8 @@ def check_hub(party: Party) -> Iterator[Finding]:
             f"let outgoing TCP to {where} through, and ask whether the hub is up",
         )
         return
-    yield ok("hub reachable", f"{where}, with certificates on both sides")
+    how = "with its own certificate" if party.flower else "with certificates on both sides"
+    yield ok("hub reachable", f"{where}, {how}")
     yield _clock(said, began)
 
 

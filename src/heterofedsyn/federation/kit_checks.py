@@ -22,7 +22,7 @@ from heterofedsyn.engines.nvflare.hardening import (
     differences,
     settings_of_kit,
 )
-from heterofedsyn.engines.nvflare.provisioning import ROOT_CERTIFICATE, certificate_fingerprint
+from heterofedsyn.engines.nvflare.provisioning import certificate_fingerprint
 from heterofedsyn.federation.finding import Finding, judged, ok, unknown, wrong
 from heterofedsyn.federation.joining import BEFORE, REQUEST
 from heterofedsyn.federation.party import Party
@@ -33,13 +33,20 @@ SOON = 30
 
 AS_ROOT = "run this as root, or as the user that owns it"
 RENEW = "heterofedsyn site join --renew"
-CERTIFICATE, KEY = Path("startup", "client.crt"), Path("startup", "client.key")
+NEW_ROOT = "ask the hub for its root certificate, and join anew with `heterofedsyn site flower`"
+CERTIFICATE = Path("startup", "client.crt")
 _STREAMING = "allow_log_streaming"
 
 
 def harden_command(party: Party) -> str:
     """What writes settings, units and scripts of a kit anew."""
-    return f"heterofedsyn site kit --harden --folder {shlex.quote(str(party.folder))}"
+    command = "flower" if party.flower else "kit"
+    return f"heterofedsyn site {command} --harden --folder {shlex.quote(str(party.folder))}"
+
+
+def renew_command(party: Party) -> str:
+    """What to do about a key or certificate that is of no use any more."""
+    return NEW_ROOT if party.flower else RENEW
 
 
 def users_command(party: Party) -> str:
@@ -60,11 +67,18 @@ def check_kit(party: Party, engine: int | None) -> Iterator[Finding]:
     """
     kit = party.kit
     if not kit.is_dir():
-        yield wrong("kit", f"there is no folder {kit}", "make it with `heterofedsyn site kit`")
+        made = "flower" if party.flower else "kit"
+        yield wrong("kit", f"there is no folder {kit}", f"make it with `heterofedsyn site {made}`")
         return
     yield _private(party, engine)
-    if not os.access(kit / "startup", os.R_OK | os.X_OK):
+    if not os.access(kit if party.flower else kit / "startup", os.R_OK | os.X_OK):
         yield unknown("kit settings", f"{kit} cannot be read from here", AS_ROOT)
+        return
+    if party.flower:
+        yield _apps(party)
+        yield _root(party)
+        yield _expiry("root's end", party.root, NEW_ROOT)
+        yield _expiry("SuperNode's certificate", party.runtime_certificate, NEW_ROOT)
         return
     again = f"{harden_command(party)}; systemctl restart {party.engine}"
     yield _authorization(kit, again)
@@ -73,7 +87,7 @@ def check_kit(party: Party, engine: int | None) -> Iterator[Finding]:
     yield _connection(party)
     yield _root(party)
     yield _expiry("certificate", kit / CERTIFICATE, RENEW)
-    yield _expiry("root's end", kit / ROOT_CERTIFICATE, "the hub makes a new root for everybody")
+    yield _expiry("root's end", party.root, "the hub makes a new root for everybody")
     left = [path for name in (REQUEST, BEFORE) if (path := party.folder / name).exists()]
     yield judged(
         "keys left over",
@@ -83,8 +97,20 @@ def check_kit(party: Party, engine: int | None) -> Iterator[Finding]:
     )
 
 
+def _apps(party: Party) -> Finding:
+    """Whether what the submitter of a run ships is left alone."""
+    return judged(
+        "code refused",
+        [f"whoever may submit runs has their code run here, as {party.engine}"]
+        if party.runs_apps
+        else [],
+        f'{harden_command(party)}; {start_command(party)} # or decide: --accept "code refused"',
+        "what runs ship is never opened: the relay answers for the SuperNode",
+    )
+
+
 def _private(party: Party, engine: int | None) -> Finding:
-    kit, key = party.kit, party.kit / KEY
+    kit = party.kit
     faults, remedies = [], []
     there = kit.stat()
     if stat.S_IMODE(there.st_mode) != 0o700:
@@ -93,17 +119,23 @@ def _private(party: Party, engine: int | None) -> Finding:
     if engine is not None and there.st_uid != engine:
         faults.append(f"{kit} does not belong to {party.engine}")
         remedies.append(users_command(party))
-    try:
-        if stat.S_IMODE(key.stat().st_mode) & 0o077:
-            faults.append(f"others may read {key}")
-            remedies.append(
-                f"chmod 600 {shlex.quote(str(key))} # and {RENEW}, if somebody may have read it"
-            )
-    except PermissionError:
-        pass  # whoever may not enter the kit cannot read its key either
-    except OSError:
-        faults.append(f"there is no {key}")
-        remedies.append(RENEW)
+    more = (party.secret, party.runtime_key, party.runtime_certificate) if party.flower else ()
+    opened = []
+    for key in (party.key, *more):
+        try:
+            if stat.S_IMODE(key.stat().st_mode) & 0o077:
+                faults.append(f"others may read {key}")
+                opened.append(shlex.quote(str(key)))
+        except PermissionError:
+            pass  # whoever may not enter the kit cannot read its key either
+        except OSError:
+            faults.append(f"there is no {key}")
+            remedies.append(renew_command(party))
+    if opened:
+        remedies.append(
+            f"chmod 600 {' '.join(opened)} # and {renew_command(party)}, if somebody may have read "
+            "it"
+        )
     remedy = "; ".join(remedies)
     if engine is None and not faults:
         words = f"there is no user {party.engine} yet that it could belong to"
@@ -176,11 +208,11 @@ def _connection(party: Party) -> Finding:
 
 
 def _root(party: Party) -> Finding:
-    path = party.kit / ROOT_CERTIFICATE
+    path = party.root
     try:
         found = certificate_fingerprint(path)
     except (OSError, ValueError):
-        return wrong("root certificate", f"{path} is missing or damaged", RENEW)
+        return wrong("root certificate", f"{path} is missing or damaged", renew_command(party))
     return judged(
         "root certificate",
         [f"it is {aloud(found)}, not the one that was told"] if found != party.fingerprint else [],

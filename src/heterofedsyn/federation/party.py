@@ -20,6 +20,9 @@ from heterofedsyn.protocol.plan import check_site_name
 
 MOST_PARTY_BYTES = 2**16
 KIT, ROWS, STATE = "kit", "rows", "state"
+NODE_KEY, ROOT, SECRET = "node.key", "root.pem", "secret"
+RUNTIME_KEY, RUNTIME_CERTIFICATE = "runtime.key", "runtime.pem"
+"""Of a SuperNode's kit."""
 
 PROGRAMS = ("python3", "heterofedsyn")
 """That units start, or that what they start does."""
@@ -43,7 +46,10 @@ class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         programs: the folder of the installed programs.
         anchor: the folder of a site's anchor.
         version: of heterofedsyn when the kit was made.
-        nvflare: of NVFlare, likewise.
+        nvflare: of NVFlare, likewise, if that carries messages.
+        flower: of Flower, if that does.
+        runtime_port: on which a SuperNode has its tasks fetched, on its own machine.
+        runs_apps: whether a SuperNode runs what submitters ship, instead of having us answer.
     """
 
     federation: str
@@ -56,7 +62,10 @@ class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     prefix: str
     programs: Path
     version: str
-    nvflare: str
+    nvflare: str | None = None
+    flower: str | None = None
+    runtime_port: int | None = None
+    runs_apps: bool = False
     anchor: Path | None = None
 
     @property
@@ -78,6 +87,36 @@ class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     def kit(self) -> Path:
         """The folder of the engine's certificate and settings."""
         return self.folder / KIT
+
+    @property
+    def key(self) -> Path:
+        """The engine's private key."""
+        return self.kit / (NODE_KEY if self.flower else "startup/client.key")
+
+    @property
+    def root(self) -> Path:
+        """The federation's root certificate."""
+        return self.kit / (ROOT if self.flower else "startup/rootCA.pem")
+
+    @property
+    def secret(self) -> Path:
+        """What a SuperNode and whoever fetches its tasks share."""
+        return self.kit / SECRET
+
+    @property
+    def runtime_key(self) -> Path:
+        """By which a SuperNode proves to whoever fetches its tasks that it is this site's."""
+        return self.kit / RUNTIME_KEY
+
+    @property
+    def runtime_certificate(self) -> Path:
+        """Of that key, and signed with it."""
+        return self.kit / RUNTIME_CERTIFICATE
+
+    @property
+    def carrier(self) -> str:
+        """Which engine carries messages, and its version."""
+        return f"NVFlare {self.nvflare}" if self.nvflare else f"Flower {self.flower}"
 
     @property
     def site(self) -> Path:
@@ -133,8 +172,8 @@ class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             party.check()
         except FileNotFoundError:
             raise UsageError(
-                f"there is no {PARTY} in {folder}; name the folder that `site kit` or "
-                "`federation new` made with --folder"
+                f"there is no {PARTY} in {folder}; name the folder that `site kit`, "
+                "`site flower` or `federation new` made with --folder"
             ) from None
         except OSError as error:
             raise UsageError(f"cannot read {path}: {reason(error)}") from None
@@ -154,6 +193,12 @@ class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             check_carried_name(self.name)
         if (self.anchor is None) is (self.kind == "site"):
             raise UsageError("a site has a folder for its anchor, and a hub has none")
+        if (self.nvflare is None) is (self.flower is None):
+            raise UsageError("either NVFlare or Flower carries messages")
+        if (self.flower is None) is not (self.runtime_port is None):
+            raise UsageError("a SuperNode has a port for its tasks, and nobody else has one")
+        if self.runtime_port is not None:
+            check_port(self.runtime_port)
 
 
 @contextmanager

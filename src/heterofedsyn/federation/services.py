@@ -62,7 +62,10 @@ def services(party: Party) -> tuple[Service, ...]:
     """The processes of a party, in the order in which they start."""
     if party.kind == "hub":
         return (_hub(party),)
-    return (_agent(party), _engine(party))
+    if not party.flower:
+        return (_agent(party), _engine(party))
+    relay = () if party.runs_apps else (_relay(party),)
+    return (_agent(party), _supernode(party), *relay)
 
 
 def _agent(party: Party) -> Service:
@@ -99,13 +102,79 @@ def _engine(party: Party) -> Service:
         group=party.group,
         command=_start(party),
         environment={**_path(party), "HETEROFEDSYN_SOCKET": str(party.socket)},
-        settings=(
-            "RestartSec=10",
-            *_CONFINED,
-            f"ReadWritePaths={_paths(party.kit)}",
-            f"InaccessiblePaths={_paths(party.agent_folder, party.rows, _anchor(party))}",
-        ),
+        settings=_kept_from_rows(party),
         after=("network-online.target", f"{party.prefix}-agent.service"),
+    )
+
+
+def _supernode(party: Party) -> Service:
+    """Carries messages, and sees no rows; it runs nothing unless the site wants it to."""
+    isolation = "subprocess" if party.runs_apps else "process"
+    secret = () if party.runs_apps else ("--superexec-auth-secret-file", str(party.secret))
+    socket = {"HETEROFEDSYN_SOCKET": str(party.socket)} if party.runs_apps else {}
+    return Service(
+        name=f"{party.prefix}-engine",
+        description=f"heterofedsyn engine of {party.name} (Flower SuperNode)",
+        user=party.engine,
+        group=party.group,
+        command=(
+            str(party.programs / "flower-supernode"),
+            *("--superlink", f"{party.host}:{party.port}"),
+            *("--root-certificates", str(party.root)),
+            *("--auth-supernode-private-key", str(party.key)),
+            *("--host", "127.0.0.1", "--port", str(party.runtime_port)),
+            *("--ssl-certfile", str(party.runtime_certificate)),
+            *("--ssl-keyfile", str(party.runtime_key)),
+            *("--ssl-ca-certfile", str(party.runtime_certificate)),
+            *("--isolation", isolation, *secret),
+        ),
+        environment={
+            **_path(party),
+            **socket,
+            "FLWR_HOME": str(party.kit / "flower"),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+        },
+        settings=_kept_from_rows(party),
+        after=("network-online.target", f"{party.prefix}-agent.service"),
+    )
+
+
+def _relay(party: Party) -> Service:
+    """Answers what a SuperNode was sent by asking the agent; it reaches no other machine."""
+    return Service(
+        name=f"{party.prefix}-relay",
+        description=f"heterofedsyn relay of {party.name} (between SuperNode and agent)",
+        user=party.engine,
+        group=party.group,
+        command=(
+            str(party.programs / "heterofedsyn"),
+            *("site", "relay", "--supernode", f"127.0.0.1:{party.runtime_port}"),
+            *("--secret", str(party.secret)),
+            *("--certificate", str(party.runtime_certificate)),
+        ),
+        environment={
+            **_path(party),
+            "HETEROFEDSYN_SOCKET": str(party.socket),
+            "FLWR_HOME": str(party.kit / "flower"),
+            "FLWR_TELEMETRY_ENABLED": "0",
+        },
+        settings=(
+            *_kept_from_rows(party),
+            "IPAddressDeny=any",
+            "IPAddressAllow=localhost",
+        ),
+        after=(f"{party.prefix}-engine.service",),
+    )
+
+
+def _kept_from_rows(party: Party) -> tuple[str, ...]:
+    """What holds for all processes of the engine's user."""
+    return (
+        "RestartSec=10",
+        *_CONFINED,
+        f"ReadWritePaths={_paths(party.kit)}",
+        f"InaccessiblePaths={_paths(party.agent_folder, party.rows, _anchor(party))}",
     )
 
 

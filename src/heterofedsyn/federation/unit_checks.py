@@ -10,6 +10,7 @@ from pathlib import Path
 
 from heterofedsyn import __version__
 from heterofedsyn._files import read_whole
+from heterofedsyn.engines.flower.bundle import flower_version
 from heterofedsyn.engines.nvflare.provisioning import nvflare_version
 from heterofedsyn.federation.finding import Finding, judged, rights, unknown, wrong
 from heterofedsyn.federation.kit_checks import harden_command, start_command
@@ -80,13 +81,14 @@ def _versions(party: Party) -> Finding:
         return unknown(VERSIONS, "the installed program does not run", "see the line on programs")
     if installed != party.version:
         faults.append(f"heterofedsyn is {installed}, and was {party.version}")
-    if (now := nvflare_version()) != party.nvflare:
-        faults.append(f"NVFlare is {now}, and was {party.nvflare}")
+    now = f"Flower {flower_version()}" if party.flower else f"NVFlare {nvflare_version()}"
+    if now != party.carrier:
+        faults.append(f"there is {now}, and was {party.carrier}")
     return judged(
         VERSIONS,
         faults,
         f"install what the hub has; if that is the new one: {harden_command(party)}",
-        f"heterofedsyn {party.version}, NVFlare {party.nvflare}, as when the kit was made",
+        f"heterofedsyn {party.version}, {party.carrier}, as when the kit was made",
     )
 
 

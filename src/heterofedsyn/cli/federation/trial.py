@@ -14,7 +14,7 @@ from heterofedsyn.cli._options import TrustModel
 from heterofedsyn.cli._show import note, say, show_table
 
 if TYPE_CHECKING:
-    from heterofedsyn.engines.nvflare.progress import Progress
+    from heterofedsyn.engines.progress import Progress
     from heterofedsyn.federation.trial_processes import Processes
     from heterofedsyn.federation.trial_run import Trial
     from heterofedsyn.protocol import Study
@@ -89,11 +89,12 @@ def _run(running: Processes, trial: Trial, study: Study) -> tuple[int, Progress]
     from contextlib import closing
 
     from heterofedsyn.cli.study.run import Shown
-    from heterofedsyn.engines.nvflare.study_run import run_study
+    from heterofedsyn.engines.nvflare.job import KitServer
+    from heterofedsyn.engines.study_run import run_study
     from heterofedsyn.errors import EngineError
 
     shown, most, last = Shown(study.fingerprint), 0, None
-    events = run_study(trial.hub.coordinator_kit, study, trial.release)
+    events = run_study(KitServer(trial.hub.coordinator_kit), study, trial.release)
     with closing(events), closing(shown):
         for course in events:
             running.check()

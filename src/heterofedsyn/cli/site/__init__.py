@@ -8,6 +8,7 @@ from heterofedsyn.cli.site import (
     consent,
     doctor,
     evaluate,
+    flower,
     init,
     join,
     kit,
@@ -22,6 +23,8 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(peer.app, name="peer")
 app.command()(join.join)
 app.command()(kit.kit)
+app.command()(flower.flower)
+app.command()(flower.relay)
 app.command()(doctor.doctor)
 app.command()(init.init)
 app.command()(consent.preview)

@@ -16,15 +16,15 @@ Place = Annotated[
     typer.Option("--folder", metavar="DIR", help="Of the whole site; this one unless given."),
 ]
 HERE = Path()
+FederationName = Annotated[str | None, typer.Option(metavar="NAME", help="Which one to join.")]
+SiteName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Of this site, as studies call it.")
+]
 
 
 def join(
-    federation: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which one to join.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of this site, as studies call it.")
-    ] = None,
+    federation: FederationName = None,
+    name: SiteName = None,
     organisation: Annotated[
         str | None,
         typer.Option(metavar="WORD", help="Whose site it is; as the site is called unless given."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,17 @@ from heterofedsyn.cli._show import note, say
 from heterofedsyn.cli.federation.new import Prefix, Programs
 from heterofedsyn.cli.site.join import HERE, Place
 from heterofedsyn.errors import UsageError
+
+if TYPE_CHECKING:
+    from heterofedsyn.federation.party import Party
+
+Anchor = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="For the ledger's anchor, best on another disk; /var/lib/PREFIX-anchor unless given.",
+    ),
+]
 
 
 def kit(
@@ -24,14 +35,7 @@ def kit(
         typer.Option(help="Of the federation's root, as the hub told it by telephone."),
     ] = None,
     folder: Place = HERE,
-    anchor: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="For the ledger's anchor, best on another disk; /var/lib/PREFIX-anchor unless "
-            "given.",
-        ),
-    ] = None,
+    anchor: Anchor = None,
     prefix: Prefix = PREFIX,
     programs: Programs = None,
     harden: Annotated[
@@ -75,10 +79,17 @@ def kit(
     if renewal:
         note(f"next: systemctl restart {made.prefix}-engine; then remove {joining.BEFORE}")
         return
+    say_next(made)
+
+
+def say_next(made: Party) -> None:
+    """What is left to do at a new site."""
+    from heterofedsyn.federation.party import ROWS
+
     run = f"runuser -u {made.agent} -- {made.programs / 'heterofedsyn'}"
-    note(f"next, as root in {made.folder}: sh users.sh; put schema and rows in {party.ROWS}")
+    note(f"next, as root in {made.folder}: sh users.sh; put schema and rows in {ROWS}")
     note(
-        f"then: {run} site init --schema {party.ROWS}/schema.toml --data {party.ROWS}/rows.parquet "
+        f"then: {run} site init --schema {ROWS}/schema.toml --data {ROWS}/rows.parquet "
         "--epsilon 5 --study-epsilon 2 --delta 1e-9, with caps of your own"
     )
     note("then: sh start.sh; heterofedsyn site doctor")

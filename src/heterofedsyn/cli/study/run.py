@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,17 +16,72 @@ from heterofedsyn.cli._show import Moving, note, say, say_json, show_table
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
-    from heterofedsyn.engines.nvflare.presence import Presence
-    from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress
-    from heterofedsyn.engines.nvflare.study_run import Course, StudyStatus
+    from heterofedsyn.engines.presence import Presence
+    from heterofedsyn.engines.progress import Progress, RoundProgress
+    from heterofedsyn.engines.session import Server
+    from heterofedsyn.engines.study_run import Course, StudyStatus
 
+
+class EngineName(StrEnum):
+    """What carries the messages of a study."""
+
+    nvflare = "nvflare"
+    flower = "flower"
+
+
+Engine = Annotated[
+    EngineName, typer.Option(help="What carries messages: nvflare (with --kit) or flower.")
+]
 Kit = Annotated[
-    Path,
+    Path | None,
     typer.Option(metavar="DIR", help="Your startup kit: the folder that provisioning made."),
 ]
 User = Annotated[
     str | None, typer.Option(metavar="NAME", help="Who you are; as the kit says unless given.")
 ]
+SuperLinkAddress = Annotated[
+    str | None, typer.Option("--superlink", metavar="HOST:PORT", help="Of Flower's SuperLink.")
+]
+Root = Annotated[
+    Path | None,
+    typer.Option("--root", metavar="FILE", help="The certificate that signed the SuperLink's."),
+]
+HubFolder = Annotated[
+    Path | None,
+    typer.Option("--hub", metavar="DIR", help="What HETEROFEDSYN_HUB names to the SuperLink."),
+]
+
+
+def server_of(
+    engine: EngineName,
+    kit: Path | None,
+    user: str | None,
+    superlink: str | None,
+    root: Path | None,
+    hub: Path | None,
+) -> Server:
+    """Who runs studies, by what was said on the command line.
+
+    Raises:
+        UsageError: if that does not fit together.
+    """
+    flower = {"--superlink": superlink, "--root": root, "--hub": hub}
+    if engine is EngineName.nvflare:
+        wrong = [name for name, value in flower.items() if value is not None]
+        if wrong:
+            raise UsageError(f"{wrong[0]} is for --engine flower")
+        if kit is None:
+            raise UsageError("name your startup kit with --kit")
+        from heterofedsyn.engines.nvflare.job import KitServer
+
+        return KitServer(kit, user)
+    if kit is not None or user is not None:
+        raise UsageError("--kit and --user are for --engine nvflare")
+    if superlink is None or root is None or hub is None:
+        raise UsageError("--engine flower needs --superlink, --root and --hub")
+    from heterofedsyn.engines.flower.superlink import SuperLink
+
+    return SuperLink(superlink, root, hub)
 
 
 def package(
@@ -56,9 +112,13 @@ def package(
 
 def run(
     study: StudyFile,
-    kit: Kit,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the release.")],
+    kit: Kit = None,
     user: User = None,
+    engine: Engine = EngineName.nvflare,
+    superlink: SuperLinkAddress = None,
+    root: Root = None,
+    hub: HubFolder = None,
     wait: Annotated[
         str,
         typer.Option(
@@ -85,7 +145,7 @@ def run(
     from contextlib import closing
 
     from heterofedsyn.cli.report import write_report
-    from heterofedsyn.engines.nvflare.study_run import run_study
+    from heterofedsyn.engines.study_run import run_study
     from heterofedsyn.hub.release import check_rows, check_target
     from heterofedsyn.protocol import Study
 
@@ -95,8 +155,9 @@ def run(
         check_rows(rows)
     check_target(out, overwrite=overwrite)
     shown = Shown(asked.fingerprint)
+    server = server_of(engine, kit, user, superlink, root, hub)
     events = run_study(
-        kit, asked, out, user=user, wait=patience, resume=resume, rows=rows, safe_csv=safe_csv
+        server, asked, out, wait=patience, resume=resume, rows=rows, safe_csv=safe_csv
     )
     with closing(events), closing(shown):
         for course in events:
@@ -122,8 +183,12 @@ def say_release(out: Path) -> None:
 
 def status(
     study: StudyFile,
-    kit: Kit,
+    kit: Kit = None,
     user: User = None,
+    engine: Engine = EngineName.nvflare,
+    superlink: SuperLinkAddress = None,
+    root: Root = None,
+    hub: HubFolder = None,
     as_json: Json = False,
 ) -> None:
     """How far a study is.
@@ -132,13 +197,12 @@ def status(
     """
     import msgspec
 
-    from heterofedsyn.engines.nvflare.job import connect
-    from heterofedsyn.engines.nvflare.study_run import study_status
+    from heterofedsyn.engines.study_run import study_status
     from heterofedsyn.protocol import Study
 
     asked = Study.load(study)
-    with connect(kit, user) as hub:
-        found = study_status(hub, asked)
+    with server_of(engine, kit, user, superlink, root, hub).connect() as session:
+        found = study_status(session, asked)
     if as_json:
         say_json(msgspec.to_builtins(found))
         return
@@ -147,7 +211,7 @@ def status(
 
 def _show_status(found: StudyStatus) -> None:
     """Sites and rounds as a table, and below it every round."""
-    from heterofedsyn.engines.nvflare.study_run import stopped
+    from heterofedsyn.engines.study_run import stopped
 
     say(f"study {found.study}")
     show_table("Sites and rounds", found.head, found.lines)
@@ -172,7 +236,7 @@ class Shown:
 
     def show(self, course: Course) -> None:
         """What is new."""
-        from heterofedsyn.engines.nvflare.study_run import Stage
+        from heterofedsyn.engines.study_run import Stage
 
         if course.stage is Stage.REACHING:
             self._say(f"reaching the server {course.server}")

@@ -5,22 +5,20 @@ from __future__ import annotations
 import io
 import json
 import logging
-import os
-import shutil
-import socket
 import tempfile
-import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from heterofedsyn._files import open_inside, written_whole
+from heterofedsyn._files import written_whole
 from heterofedsyn.engines.nvflare.hardening import CONTROLLER, EXECUTOR
-from heterofedsyn.engines.nvflare.progress import Progress
-from heterofedsyn.engines.nvflare.task import (
+from heterofedsyn.engines.progress import Progress
+from heterofedsyn.engines.session import Session, no_answer, plainly, read_progress
+from heterofedsyn.engines.task import (
     PROGRESS,
     PROGRESS_FILE,
     RELEASE,
@@ -29,19 +27,10 @@ from heterofedsyn.engines.nvflare.task import (
     check_keys,
     pack,
 )
-from heterofedsyn.errors import EngineError, HeterofedsynError, UsageError
-from heterofedsyn.hub.release import FILES
-from heterofedsyn.hub.release.synthetic import MOST_BYTES
+from heterofedsyn.errors import EngineError, UsageError
 from heterofedsyn.protocol import Study
 
 _MOST_SECONDS = 20.0
-LOOK_AGAIN = 1.0
-"""Seconds between two looks at the server."""
-
-
-def ended(status: str) -> bool:
-    """Whether a job of this status runs no more."""
-    return status.startswith(("FINISHED", "ABORTED", "FAILED", "ABANDONED"))
 
 
 def job_name(study: Study) -> str:
@@ -106,7 +95,7 @@ def write_job(
     return folder
 
 
-class Hub:
+class Hub(Session):
     """A coordinator's session with the server of a federation."""
 
     def __init__(self, session: Any) -> None:
@@ -142,15 +131,6 @@ class Hub:
             return msgspec.convert(found, Progress)
         except Exception:  # it has not begun, or has just ended: what it wrote tells
             return None
-
-    def follow(self, job: str) -> Generator[Progress | None, None, str]:
-        """How far a job is, every second until it ends; its last status comes back."""
-        while True:
-            status = self.status(job)
-            if ended(status):
-                return status
-            yield self.running(job)
-            time.sleep(LOOK_AGAIN)
 
     def heard(self) -> dict[str, float]:
         """When each connected site was last heard, by the server's clock."""
@@ -217,16 +197,28 @@ def connect(kit: Path, user: str | None = None) -> Iterator[Hub]:
 
 def unreachable(kit: Path) -> str | None:
     """That nobody answers at the server's port, and what to do; nothing if somebody does."""
-    host, port = server_of(kit)
-    try:
-        socket.create_connection((host, port), timeout=5).close()
-    except OSError as error:
-        why = error.strerror or "no answer"
-        return (
-            f"the server {host}:{port} cannot be reached ({why}); ask at the hub whether it runs "
-            "and whether its firewall lets this machine in, then run this again"
-        )
-    return None
+    return no_answer(*server_of(kit))
+
+
+class KitServer:
+    """The server that an administrator's kit is for.
+
+    Args:
+        user: who it is; as the kit says unless given.
+    """
+
+    def __init__(self, kit: Path, user: str | None = None) -> None:
+        self._kit, self._user = kit, user
+        host, port = server_of(kit)
+        self.address = f"{host}:{port}"
+
+    def unreachable(self) -> str | None:
+        """That nobody answers there, and what to do; nothing if somebody does."""
+        return unreachable(self._kit)
+
+    def connect(self) -> AbstractContextManager[Hub]:
+        """A secure session."""
+        return connect(self._kit, self._user)
 
 
 @contextmanager
@@ -260,41 +252,7 @@ def _settings(kit: Path) -> dict[str, Any]:
         ) from None
 
 
-@contextmanager
-def _plain(what: str) -> Iterator[None]:
-    """NVFlare's errors as one line."""
-    try:
-        yield
-    except HeterofedsynError:
-        raise
-    except Exception as error:
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise EngineError(f"NVFlare cannot {what}: {text}") from None
-
-
-def read_progress(path: Path) -> Progress:
-    """The progress that a job wrote down.
-
-    Raises:
-        EngineError: if the file is anything else.
-    """
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Progress)
-    except (OSError, msgspec.DecodeError, ValueError, RecursionError):
-        raise EngineError(
-            f"{path.name} of the job is damaged; continue with --resume, which asks no site again "
-            "for what is finished"
-        ) from None
-
-
-def copy_release(found: Path, out: Path) -> None:
-    """The release of a result in its place, whole: its files, no others and no links."""
-    with written_whole(out) as partial:
-        for name in FILES:
-            if not os.path.lexists(found / name):
-                continue
-            with open_inside(found, name, MOST_BYTES) as source, (partial / name).open("wb") as to:
-                shutil.copyfileobj(source, to)
+_plain = partial(plainly, "NVFlare")
 
 
 def _text(value: Any) -> str:

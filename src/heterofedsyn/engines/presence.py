@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from heterofedsyn.engines.nvflare.progress import rough
+from heterofedsyn.engines.progress import rough
 from heterofedsyn.errors import closest
 
 HEARD_SECONDS = 30.0

@@ -15,17 +15,9 @@ from pathlib import Path
 import msgspec
 
 from heterofedsyn._defaults import WAIT_MINUTES
-from heterofedsyn.engines.nvflare.job import (
-    LOOK_AGAIN,
-    Hub,
-    connect,
-    copy_release,
-    ended,
-    server_of,
-    unreachable,
-)
-from heterofedsyn.engines.nvflare.presence import Presence, Seen, Sightings, look_once
-from heterofedsyn.engines.nvflare.progress import Progress, State
+from heterofedsyn.engines.presence import Presence, Seen, Sightings, look_once
+from heterofedsyn.engines.progress import Progress, State
+from heterofedsyn.engines.session import LOOK_AGAIN, Server, Session, copy_release, ended
 from heterofedsyn.errors import EngineError, HeterofedsynError, UsageError
 from heterofedsyn.hub import Absence
 from heterofedsyn.hub.replies import NO_ANSWER
@@ -71,7 +63,7 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How far a study is, or what it came to, and who is connected.
 
     Attributes:
-        status: as NVFlare says; nothing before the first job.
+        status: as the engine says; nothing before the first job.
     """
 
     study: str
@@ -121,7 +113,7 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
         return self.job is not None and not ended(self.status)
 
 
-def study_status(hub: Hub, study: Study, sightings: Sightings | None = None) -> StudyStatus:
+def study_status(hub: Session, study: Study, sightings: Sightings | None = None) -> StudyStatus:
     """How far the newest job of a study is.
 
     Args:
@@ -147,11 +139,10 @@ def study_status(hub: Hub, study: Study, sightings: Sightings | None = None) -> 
 
 
 def run_study(
-    kit: Path,
+    server: Server,
     study: Study,
     out: Path,
     *,
-    user: str | None = None,
     wait: float = 60.0 * WAIT_MINUTES,
     resume: bool = False,
     rows: int | None = None,
@@ -160,18 +151,17 @@ def run_study(
     """Run a study over a federation and write its release; closed early, it stops the job.
 
     Args:
-        kit: the coordinator's.
+        server: who runs it.
         wait: seconds in which the server must answer and sites be connected.
 
     Raises:
         HeterofedsynError: if it comes to no release, saying what to do.
     """
-    host, port = server_of(kit)
-    now = Course(stage=Stage.REACHING, seconds=0.0, server=f"{host}:{port}", quorum=study.quorum)
+    now = Course(stage=Stage.REACHING, seconds=0.0, server=server.address, quorum=study.quorum)
     until = time.monotonic() + wait
-    yield from _reach(kit, now, until)
+    yield from _reach(server, now, until)
     with ExitStack() as held:
-        hub = held.enter_context(connect(kit, user))
+        hub = held.enter_context(server.connect())
         sightings = Sightings(study.plan.sites)
         now = yield from _gather(hub, sightings, now, until)
         job = hub.submit(study, resume=resume, rows=rows, safe_csv=safe_csv)
@@ -238,12 +228,12 @@ def _short(absence: Absence) -> str:
     return absence.reason.removeprefix("refused (").removesuffix(")")
 
 
-def _reach(kit: Path, now: Course, until: float) -> Generator[Course]:
+def _reach(server: Server, now: Course, until: float) -> Generator[Course]:
     """Wait until the server's port is open."""
     begun = time.monotonic()
     while True:
         yield msgspec.structs.replace(now, seconds=time.monotonic() - begun)
-        why = unreachable(kit)
+        why = server.unreachable()
         if why is None:
             return
         if time.monotonic() >= until:
@@ -252,7 +242,7 @@ def _reach(kit: Path, now: Course, until: float) -> Generator[Course]:
 
 
 def _gather(
-    hub: Hub, sightings: Sightings, now: Course, until: float
+    hub: Session, sightings: Sightings, now: Course, until: float
 ) -> Generator[Course, None, Course]:
     """Wait for all sites of the study; at the end of the time, for no more than its quorum."""
     begun = time.monotonic()
@@ -305,7 +295,7 @@ def _too_few(presence: Presence, quorum: int) -> str:
 
 
 def _follow(
-    hub: Hub, job: str, sightings: Sightings, now: Course, study: Study
+    hub: Session, job: str, sightings: Sightings, now: Course, study: Study
 ) -> Generator[Course, None, str]:
     """What comes of a job until it ends; it is not waited for in vain."""
     begun, looks = time.monotonic(), 0
@@ -334,7 +324,7 @@ def _follow(
             )
 
 
-def _never_began(hub: Hub, job: str, status: str) -> HeterofedsynError:
+def _never_began(hub: Session, job: str, status: str) -> HeterofedsynError:
     detail = hub.detail(job)
     return HeterofedsynError(
         f"the job ended as {status} before the study began"
@@ -343,6 +333,6 @@ def _never_began(hub: Hub, job: str, status: str) -> HeterofedsynError:
     )
 
 
-def _abort(hub: Hub, job: str) -> None:
+def _abort(hub: Session, job: str) -> None:
     with suppress(EngineError):  # a server that is gone runs it no more
         hub.abort(job)

@@ -1,4 +1,4 @@
-"""What controller and executor say to each other through NVFlare."""
+"""What hub and sites say to each other through an engine, and what a job leaves."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ RELEASE = "release"
 
 
 def pack(text: str) -> str:
-    """Text for the configuration of a job, in letters that mean nothing to NVFlare.
+    """Text for the configuration of a job, in letters that mean nothing to an engine.
 
-    It takes what stands in braces, in any text of a configuration, for the name of a variable, of
-    the server's environment too.
+    NVFlare takes what stands in braces, in any text of a configuration, for the name of a
+    variable, of the server's environment too.
     """
     return base64.b64encode(text.encode()).decode()
 
