@@ -60,7 +60,7 @@ def coded_schema(*, known: bool) -> Schema:
     )
 
 
-def coded_rows(rows: int, seed: int = 0) -> pa.Table:
+def coded_rows(rows: int, seed: int | np.random.Generator = 0) -> pa.Table:
     """Chapters that depend on age, sex and ward; codes that follow Zipf's law in their chapter."""
     rng = np.random.default_rng(seed)
     age = np.clip(rng.normal(50, 22, rows), 0, 99).astype(np.int64)

@@ -40,11 +40,13 @@ def mixed_schema(sets: int = 1) -> Schema:
     return Schema(tuple(columns), label=LABEL, task="binary_classification")
 
 
-def mixed_batches(rows: int, sets: int = 1) -> Iterator[pa.RecordBatch]:
+def mixed_batches(
+    rows: int, sets: int = 1, seed: int | np.random.Generator = 0
+) -> Iterator[pa.RecordBatch]:
     """Rows whose columns all lean on one hidden number."""
     import pyarrow as pa
 
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     for start in range(0, rows, _BATCH):
         many = min(_BATCH, rows - start)
         hidden = rng.normal(size=many)

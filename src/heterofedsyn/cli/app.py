@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -91,9 +92,15 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
+@cache
+def _command() -> Any:
+    """All commands, made once: a program may run several."""
+    return typer.main.get_command(app)
+
+
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
-    command = typer.main.get_command(app)
+    command = _command()
     try:
         with _plain_warnings(), command.make_context("heterofedsyn", list(arguments)) as context:
             command.invoke(context)

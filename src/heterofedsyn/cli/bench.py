@@ -11,6 +11,7 @@ import typer
 from heterofedsyn.cli._options import check_file
 from heterofedsyn.cli._show import say, say_json
 from heterofedsyn.cli.audit import audit
+from heterofedsyn.cli.peers import peers
 from heterofedsyn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ def scale(
             metavar="LOCATION", help="The mixed table in PostgreSQL, read beside its own driver."
         ),
     ] = None,
+    spark: Annotated[
+        bool,
+        typer.Option(
+            "--spark", help="Only a cluster of Spark with two workers, started and ended here."
+        ),
+    ] = False,
     table: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Only write the mixed table there (.csv, .parquet)."),
@@ -77,6 +84,11 @@ def scale(
         with file_written_whole(table) as partial:
             write_mixed(partial, rows, kind=table.suffix)
         say(f"{rows:,} rows in {table}")
+        return
+    if spark:
+        from heterofedsyn.bench import spark_scale
+
+        _show("Spark on this machine", spark_scale.measure(note, rows), as_json=as_json)
         return
     if postgresql is not None:
         open_source(postgresql)  # refuse now what would fail minutes later
@@ -313,6 +325,9 @@ def coverage(
             for each in found
         ],
     )
+
+
+app.command()(peers)
 
 
 @app.command()

@@ -38,7 +38,7 @@ def report(
         typer.Option(
             "--for",
             metavar="board",
-            help="A page for a board instead: two printed sheets on what is promised to whom.",
+            help="A page for an ethics board instead: two printed sheets on what is promised.",
         ),
     ] = None,
     receipt: Annotated[

@@ -130,7 +130,8 @@ def simulate(
 ) -> None:
     """Run a study on files or databases and write a release.
 
-    Noise comes from the operating system unless --seed is given.
+    A table of one owner is one --site, with least noise; --data deals it to several sites, each
+    with noise of its own. Noise comes from the operating system unless --seed is given.
     """
     from heterofedsyn._words import count
     from heterofedsyn.cli._show import note, show_round

@@ -10,6 +10,19 @@ import numpy as np
 from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn.privacy.noisy import Noisy
 
+SMALLEST_MASS = 1e-9
+"""Keeps what is divided by a mass finite where there is none."""
+
+
+LEARNING_TURNS = 4
+"""Turns of learning how much of a level is smooth; more changed nothing measurable."""
+
+PRIOR_NODES = 4.0
+"""What the prior counts for when a level's own weights are learnt, in nodes."""
+
+STANDS_OUT = 2.0
+"""Standard errors by which a level must be rougher than its noise to be called rough."""
+
 
 def rebuild_haar(
     levels: Sequence[Noisy], possible: Integers, total: float, prior: tuple[float, float, float]
@@ -21,24 +34,47 @@ def rebuild_haar(
         possible: 1 for every value that a row can have, 0 for one that it never has.
         prior: weight of "anything goes" at the root, its factor per level, weight of the edges.
     """
-    from heterofedsyn.synthesis._haar_kernel import posterior_means
-
     spread, calm, edge = prior
 
     def mean(nodes: Nodes, noisy: Noisy) -> Floats:
-        difference = np.empty_like(nodes.masses)
-        posterior_means(
-            nodes.masses,
-            nodes.smooth(nodes.masses),
-            noisy.values,
-            float(np.sqrt(noisy.variance)),
-            spread * calm**nodes.level,
-            edge,
-            difference,
-        )
-        return difference
+        return _posterior(nodes, noisy, (spread * calm**nodes.level, edge))
 
     return descend(levels, possible, total, mean)
+
+
+def _posterior(nodes: Nodes, noisy: Noisy, prior: tuple[float, float]) -> Floats:
+    """The mean difference of every node of a level, whose nodes tell together how rough it is.
+
+    What is smooth differs from its expectation as a sample does from its population, and by the
+    level's roughness. How many nodes are smooth, anything, or on one side is learnt with it.
+
+    Args:
+        prior: weights of "anything goes" and of the edges.
+    """
+    from heterofedsyn.synthesis._haar_kernel import posterior_means
+
+    masses, expected = nodes.masses, nodes.smooth(nodes.masses)
+    sampled = np.maximum(masses - expected**2 / np.maximum(masses, SMALLEST_MASS), 0.0)
+    open_ = (masses > 0) & (nodes.left > 0) & (nodes.right > 0)
+    many = int(np.count_nonzero(open_))
+    mean, chances = np.empty_like(masses), np.empty((3, masses.size))
+    weights, rough = prior, 0.0
+    for _ in range(1 + LEARNING_TURNS * (many > 1)):
+        around = sampled + rough * masses**2
+        posterior_means(
+            masses, expected, around, noisy.values, noisy.variance, *weights, mean, chances
+        )
+        smooth, *others = chances[:, open_]
+        weights = tuple(
+            (PRIOR_NODES * before + own.sum()) / (PRIOR_NODES + many)
+            for before, own in zip(prior, others, strict=True)
+        )
+        apart = (noisy.values - expected)[open_] ** 2 - noisy.variance - sampled[open_]
+        error = noisy.variance * np.sqrt(2 * smooth.sum())
+        squares = masses[open_] ** 2
+        scale = smooth @ squares + PRIOR_NODES * squares.mean() if many else 1.0
+        rough = max(0.0, float(smooth @ apart) - STANDS_OUT * error) / max(scale, SMALLEST_MASS)
+    return mean
 
 
 @dataclass(frozen=True, eq=False)

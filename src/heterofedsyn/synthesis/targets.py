@@ -53,6 +53,8 @@ class Targets:
     schema: Schema
     measurements: tuple[Measurement, ...]
     rebuild: Rebuild
+    known: Estimates | None = None
+    """What `rebuild` made of these measurements before; nothing is made again then."""
 
     @property
     def domain(self) -> Domain:
@@ -158,7 +160,11 @@ class Targets:
     @cached_property
     def estimates(self) -> Estimates:
         """What is believed about the population after the noise was dealt with."""
-        return self.rebuild.estimate(self)
+        return self.rebuild.estimate(self) if self.known is None else self.known
+
+    def knowing(self, estimates: Estimates) -> Targets:
+        """These targets, with what their rebuild made of them before."""
+        return Targets(self.schema, self.measurements, self.rebuild, estimates)
 
     def with_measured(self, measurements: tuple[Measurement, ...]) -> Targets:
         """These targets and further measurements."""

@@ -13,7 +13,8 @@ from heterofedsyn.schema import EncodedTable
 from heterofedsyn.synthesis.allocation import allocate, allocate_within
 from heterofedsyn.synthesis.estimates import Estimates
 from heterofedsyn.synthesis.forest import spanning_forest
-from heterofedsyn.synthesis.gum import MOST_PASSES, run_pass
+from heterofedsyn.synthesis.gum import MOST_PASSES
+from heterofedsyn.synthesis.raking import spare_rows, taken
 from heterofedsyn.synthesis.targets import Targets
 
 JOINT_ROUNDS = 15
@@ -25,30 +26,25 @@ class Tree:
     """The label first, then every attribute given the label and one other attribute.
 
     Attributes:
-        polish: GUM passes at the end over the pairs that the tree left out.
+        polish: how often every measured pair is visited when the rows are weighed at the end.
     """
 
     name: ClassVar[str] = "tree"
 
-    polish: int = 1
+    polish: int = 5
 
     def __post_init__(self) -> None:
         if not 0 <= self.polish <= MOST_PASSES:
             raise UsageError(f"polish ({self.polish}) must be in 0..{MOST_PASSES}")
 
     def synthesize(self, targets: Targets, rows: int, rng: np.random.Generator) -> EncodedTable:
-        """Rows drawn stratum by stratum, so that nothing varies more than it must."""
+        """Rows drawn stratum by stratum and chosen, so that nothing varies more than it must."""
         estimates = targets.estimates
-        columns = _sample(estimates, rows, rng)
+        columns = _sample(estimates, spare_rows(rows), rng)
         codes = np.stack([columns[name] for name in estimates.domain.names])
-        drawn = EncodedTable.from_codes(estimates.grid, codes).codes.copy()
-        wanted = {
-            pair: estimates.pairs[pair] * (rows / estimates.total) for pair in estimates.residuals
-        }
-        if len(estimates.pairs) > 1 and wanted:
-            for turn in range(self.polish):
-                run_pass(estimates.grid, drawn, wanted, turn, rng)
-        return estimates.refine(drawn, rng)
+        drawn = EncodedTable.from_codes(estimates.grid, codes).codes
+        own = taken(estimates.grid, drawn, estimates.pairs, rows, self.polish, rng)
+        return estimates.refine(own, rng)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from heterofedsyn.bench.compare.trial import TABLE, Trial
+from heterofedsyn.bench.compare.trial import TABLE, Bench, Trial
 from heterofedsyn.bench.resumable.cells import ML, REAL, SCORES, Cell
 from heterofedsyn.bench.resumable.results import Item
 from heterofedsyn.errors import PrivacyRefusal, SimulatedNoiseWarning, UsageError
 from heterofedsyn.evaluation.extra import need
 from heterofedsyn.evaluation.learning import Task
+from heterofedsyn.schema import Schema
 from heterofedsyn.simulate import FederatedSynthesizer
 
 MOST_SEEDS = 1_000
@@ -36,6 +37,17 @@ class CommonTerms:
     delta: float
     seed: int
 
+    @classmethod
+    def of(cls, bench: Bench, sites: int, split: str, delta: float, seed: int) -> CommonTerms:
+        """Those of studies on these rows."""
+        digest = hashlib.sha256()
+        for rows in (bench.evaluator.real, bench.evaluator.test):
+            if rows is not None:
+                digest.update(rows.values.tobytes())
+                digest.update(rows.fine.codes.tobytes())
+        schema = bench.schema.fingerprint
+        return cls(digest.hexdigest(), schema, sites, split, delta, seed)
+
     def __str__(self) -> str:
         return (
             f"on rows {self.rows[:12]} with schema {self.schema[:12]}, --sites {self.sites} "
@@ -57,17 +69,11 @@ class Comparison:
     ml: bool
 
     def __post_init__(self) -> None:
-        if not 1 <= self.seeds <= MOST_SEEDS:
-            raise UsageError(f"--seeds ({self.seeds}) must be in 1..{MOST_SEEDS:,}")
-        if not 0 <= self.seed < MOST_SEED:
-            raise UsageError(f"--seed ({self.seed}) must be in 0..10^12 - 1")
+        check_seeds(self.seeds, self.seed)
         if self.ml and not self.trial.test:
             raise UsageError("--ml needs --test, rows that no synthesizer saw")
         if self.ml:
-            need("sklearn", "models")
-            need("xgboost", "models")
-            if Task.of(self.trial.bench.schema) is None:
-                raise UsageError("--ml needs a label to predict; add `label = ...` to the schema")
+            check_learning(self.trial.bench.schema)
         for method in self.methods:
             for epsilon in self.epsilons:
                 self.synthesizer(method, epsilon)  # refuses what would fail an hour later
@@ -81,19 +87,7 @@ class Comparison:
     def question(self) -> CommonTerms:
         """What a folder of results is for; reads all rows."""
         bench = self.trial.bench
-        digest = hashlib.sha256()
-        for rows in (bench.evaluator.real, bench.evaluator.test):
-            if rows is not None:
-                digest.update(rows.values.tobytes())
-                digest.update(rows.fine.codes.tobytes())
-        return CommonTerms(
-            digest.hexdigest(),
-            bench.schema.fingerprint,
-            self.sites,
-            self.split,
-            self.trial.delta,
-            self.seed,
-        )
+        return CommonTerms.of(bench, self.sites, self.split, self.trial.delta, self.seed)
 
     @property
     def noise_seeds(self) -> range:
@@ -141,6 +135,22 @@ class Comparison:
         return [Item(self.floor, 0, SCORES), *every]
 
 
+def check_seeds(seeds: int, seed: int) -> None:
+    """Refuse numbers of repetitions, or a seed, that cannot be."""
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise UsageError(f"--seeds ({seeds}) must be in 1..{MOST_SEEDS:,}")
+    if not 0 <= seed < MOST_SEED:
+        raise UsageError(f"--seed ({seed}) must be in 0..10^12 - 1")
+
+
+def check_learning(schema: Schema) -> None:
+    """Refuse machine learning that has nothing to learn, or nothing to learn with."""
+    need("sklearn", "models")
+    need("xgboost", "models")
+    if Task.of(schema) is None:
+        raise UsageError("--ml needs a label to predict; add `label = ...` to the schema")
+
+
 def read_epsilons(text: str) -> tuple[float, ...]:
     """Numbers with commas between them, each once, the smallest first.
 
@@ -159,11 +169,11 @@ def read_epsilons(text: str) -> tuple[float, ...]:
     return tuple(sorted({*epsilons}))
 
 
-def read_methods(text: str) -> tuple[str, ...]:
+def read_methods(text: str, option: str = "--methods") -> tuple[str, ...]:
     """Names with commas between them, each once; whether there are such is seen later."""
     names = [word.strip() for word in text.split(",")]
     if not all(names):
-        raise UsageError(f"--methods {text!r} must be names, as in wavetree,independent")
+        raise UsageError(f"{option} {text!r} must be names with commas between them")
     return tuple(dict.fromkeys(names))
 
 

@@ -13,7 +13,7 @@ from heterofedsyn._files import file_written_whole
 from heterofedsyn.bench.compare.asked import CommonTerms, Comparison
 from heterofedsyn.bench.compare.dealt import Dealt
 from heterofedsyn.bench.resumable.cells import Cell
-from heterofedsyn.bench.resumable.lookup import Lookup, number
+from heterofedsyn.bench.resumable.lookup import Lookup
 from heterofedsyn.bench.resumable.results import CLOSING
 from heterofedsyn.drawing import SERIES, SOFT, can_draw, figure, svg
 from heterofedsyn.evaluation.learning import Task
@@ -132,7 +132,7 @@ class Scoreboard:
         if len(means) < 2:
             return "no two methods to compare"
         (best, least), (_, second), *_ = sorted(means.items(), key=lambda own: own[1].value)
-        errors = [_error(mean.deviation, mean.repetitions) for mean in (least, second)]
+        errors = [mean.error for mean in (least, second)]
         if errors[0] is None or errors[1] is None:
             return f"{best}, of a single draw of noise (more with --seeds)"
         if second.value - least.value < CLEAR * math.hypot(errors[0], errors[1]):
@@ -192,7 +192,7 @@ class Scoreboard:
             axes.errorbar(
                 [*means],
                 [mean.value for mean in means.values()],
-                yerr=[_error(mean.deviation, mean.repetitions) or 0 for mean in means.values()],
+                yerr=[mean.error or 0 for mean in means.values()],
                 marker="o",
                 markersize=4,
                 linestyle=("-", "--", ":")[place // len(SERIES) % 3],
@@ -229,24 +229,15 @@ class Scoreboard:
 
     def _cell(self, cell: Cell, metric: str) -> str:
         mean = self.lookup.mean(cell, metric)
-        if mean is None:
-            return self.lookup.shown(cell, metric)
-        error = _error(mean.deviation, mean.repetitions)
-        shown = "{:.4f}".format if mean.value < 10 else number
-        return shown(mean.value) + ("" if error is None else f" ± {shown(error)}")
+        return self.lookup.shown(cell, metric) if mean is None else mean.with_error
 
     def _figures(self, cell: Cell) -> dict[str, Any]:
         """The mean and the standard error of every measure, and why there is none."""
-        figures = {}
-        known = {own.metric for own in self.lookup.figures if own.cell == cell.key}
-        for metric in sorted(name for name in known if not name.startswith(CLOSING)):
-            mean = self.lookup.mean(cell, metric)
-            if mean is not None:
-                figures[metric] = {
-                    "mean": mean.value,
-                    "standard_error": _error(mean.deviation, mean.repetitions),
-                    "repetitions": mean.repetitions,
-                }
+        figures = {
+            metric: mean.as_dict()
+            for metric in self.lookup.metrics(cell)
+            if not metric.startswith(CLOSING) and (mean := self.lookup.mean(cell, metric))
+        }
         refused = {kind: self.lookup.refusal(cell, kind) for kind in self.comparison.kinds}
         said = {kind: word for kind, word in refused.items() if word}
         return {"figures": figures, **({"refused": said} if said else {})}
@@ -262,8 +253,3 @@ _STYLE = (
 def _called(method: str) -> str:
     """A method's name, with what a reader must know of it."""
     return f"{method} (pools)" if METHODS.find(method).pools else method
-
-
-def _error(deviation: float | None, many: int) -> float | None:
-    """The standard error of a mean; None after a single repetition."""
-    return None if deviation is None else deviation / math.sqrt(many)

@@ -27,6 +27,25 @@ class Mean:
             return number(self.value)
         return f"{number(self.value)} ± {number(self.deviation, 2)}"
 
+    @property
+    def error(self) -> float | None:
+        """The standard error; None after a single repetition."""
+        return None if self.deviation is None else self.deviation / math.sqrt(self.repetitions)
+
+    @property
+    def with_error(self) -> str:
+        """Mean and standard error, small ones with four places."""
+        shown = "{:.4f}".format if self.value < 10 else number
+        return shown(self.value) + ("" if self.error is None else f" ± {shown(self.error)}")
+
+    def as_dict(self) -> dict[str, float | None]:
+        """For programs."""
+        return {
+            "mean": self.value,
+            "standard_error": self.error,
+            "repetitions": self.repetitions,
+        }
+
 
 @dataclass(frozen=True)
 class Lookup:
@@ -77,6 +96,10 @@ class Lookup:
             return str(mean)
         word = self.refusal(cell, metric)
         return f"refused ({word})" if word else "–"
+
+    def metrics(self, cell: Cell) -> list[str]:
+        """All that was measured on a cell, in order."""
+        return sorted(metric for own, metric in self._values if own == cell.key)
 
     def repetitions(self, cells: Iterable[Cell], metric: str) -> str:
         """How many repetitions stand behind the figures of a column."""

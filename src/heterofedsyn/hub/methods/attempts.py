@@ -11,6 +11,11 @@ from heterofedsyn.schema import Clique
 INDEPENDENT = "independent"
 """The least that is attempted: no pair is worth measuring."""
 
+TILTS = {INDEPENDENT: 0.0, "star": 0.2, "full": 0.3}
+"""How much more, as a power of two, a level of halving gets than the one before. Without any
+smoothing counts would be known best with 1; where noise is large, fine levels say nothing and the
+first ones decide."""
+
 
 @dataclass(frozen=True)
 class Mode:
@@ -41,13 +46,18 @@ class Mode:
         """Whether pairs are chosen by a score."""
         return self.shares[1] > 0
 
+    def level_weights(self, levels: int) -> list[float]:
+        """How the budget of a column is dealt to its levels of halving."""
+        return [2.0 ** (TILTS[self.name] * level) for level in range(levels)]
+
     def groups(self, n: float) -> float:
         """r: groups per attribute at which a pair's cells still stand out of the noise."""
         return math.sqrt(n / (4 * self.sigma)) if self.sigma > 0 else 0.0
 
-    def resolution(self, n: float) -> float:
-        """The same, at least 2."""
-        return max(2.0, self.groups(n))
+    def resolution_of(self, pairs: int, n: float) -> float:
+        """Groups per attribute, at least 2, if so many pairs share the budget."""
+        sigma = self.sigma * math.sqrt(max(1, pairs) / self.planned)
+        return max(2.0, math.sqrt(n / (4 * sigma)))
 
     def split(self, budget: Budget) -> tuple[Budget, Budget, Budget]:
         """Budgets for 1-ways, scores and pairs."""

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
+from heterofedsyn.hub.methods.tiers import hierarchy
 from heterofedsyn.marginals.statistics import Grouped
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique, Column, Schema
 from heterofedsyn.synthesis.denoise import double_centred
-from heterofedsyn.synthesis.grid import grouped
+from heterofedsyn.synthesis.grid import group_categories, group_ordered, grouped
 
 
 def most_groups(schema: Schema, column: Column, groups: float) -> int:
@@ -53,6 +54,33 @@ def waved(ordered: bool, size: int) -> bool:
     return ordered and size > 4
 
 
+def grid_of(
+    schema: Schema,
+    values: Mapping[str, Floats],
+    n: float,
+    groups: float,
+    *,
+    by_rules: bool = False,
+) -> dict[str, Integers]:
+    """A group for every value of every attribute; MATH section 5.3.
+
+    Args:
+        by_rules: whether values that rules tell apart stay apart.
+    """
+    threshold = n / groups
+    grid = {}
+    for column in schema.measured:
+        own = values[column.name]
+        classes = kept_classes(schema, column, groups) if by_rules else None
+        if column.ordered:
+            last = column.nullable
+            grid[column.name] = group_ordered(own, threshold, classes, last_apart=last)
+        else:
+            levels = hierarchy(schema, column)
+            grid[column.name] = group_categories(own, threshold, classes, levels)
+    return grid
+
+
 def grouped_pairs(pairs: Sequence[Clique], grid: Mapping[str, Integers]) -> list[Grouped]:
     """Pairs on a grid; an attribute with one group can depend on nothing."""
     maps = {name: tuple(groups.tolist()) for name, groups in grid.items()}
@@ -63,8 +91,14 @@ def grouped_pairs(pairs: Sequence[Clique], grid: Mapping[str, Integers]) -> list
     ]
 
 
-def dependence(statistic: Grouped, noisy: Noisy, values: Mapping[str, Floats], n: float) -> float:
-    """How far a grouped pair is from independence, 0 if the noise explains it; MATH 5.4."""
+def dependence(
+    statistic: Grouped, noisy: Noisy, values: Mapping[str, Floats], n: float, surely: float
+) -> float:
+    """How far a grouped pair is from independence, 0 if the noise explains it; MATH 5.4.
+
+    Args:
+        surely: standard errors from which it does not.
+    """
     rows, columns = (
         grouped(values[name], np.array(groups))
         for name, groups in zip(statistic.attributes, statistic.groups, strict=True)
@@ -72,4 +106,5 @@ def dependence(statistic: Grouped, noisy: Noisy, values: Mapping[str, Floats], n
     apart = double_centred(noisy.values.reshape(statistic.shape) - np.outer(rows, columns) / n)
     freedom = (rows.size - 1) * (columns.size - 1)
     energy = float((apart**2).sum()) - freedom * noisy.variance
-    return math.sqrt(energy) / n if energy > noisy.variance * math.sqrt(2 * freedom) else 0.0
+    error = noisy.variance * math.sqrt(2 * freedom)
+    return math.sqrt(energy) / n if energy > surely * error else 0.0

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn.hub.methods.attempts import INDEPENDENT, Mode
 from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
+from heterofedsyn.hub.methods.choosing import choose, most_extras, stands_out
 from heterofedsyn.hub.methods.forced import asked_pairs, read_pairs, ruled_pairs
 from heterofedsyn.hub.methods.grouping import (
     dependence,
+    grid_of,
     grouped_pairs,
-    kept_classes,
     most_groups,
     waved,
 )
@@ -30,11 +30,10 @@ from heterofedsyn.marginals.statistics import (
     kind_of,
 )
 from heterofedsyn.privacy.budget import Budget
-from heterofedsyn.schema import Clique, Column, Domain, Schema, with_atoms
-from heterofedsyn.synthesis import Denoising, Synthesizer, Targets, Tree
+from heterofedsyn.schema import Clique, Column, Schema, with_atoms
+from heterofedsyn.synthesis import Denoising, Measurement, Synthesizer, Targets, Tree
 from heterofedsyn.synthesis.denoise import SMALLEST_TOTAL
-from heterofedsyn.synthesis.forest import spanning_forest
-from heterofedsyn.synthesis.grid import group_categories, group_ordered, halved
+from heterofedsyn.synthesis.grid import halved
 
 
 @dataclass(frozen=True)
@@ -47,13 +46,13 @@ class WaveTree(Method):
         total: share for the number of rows, which decides how much to attempt.
         one_way: share for 1-ways; most of the error is theirs.
         score: share for choosing pairs, on a coarse grid.
+        one_way_few: share for 1-ways in a table of columns with few values, which pairs tell too.
+        score_few: share for choosing pairs there: a score is a pair's whole table, and is used.
         star: share for pairs when only those with the label are attempted.
         full_at: groups per attribute from which pairs of all kinds are worth measuring.
         star_at: groups per attribute from which pairs with the label are.
-        density: pairs per attribute to measure, those with the label included.
+        density: pairs per attribute that are planned for, those with the label included.
         density_free: the same when the schema has no label.
-        dense: the same when the grid is fine enough for more of them.
-        dense_at: groups per attribute from which it is.
         finest: most groups of an attribute.
         coarse: groups of an attribute when pairs are scored.
         atoms: whether the minimum of a numeric column has a code of its own.
@@ -69,13 +68,13 @@ class WaveTree(Method):
     total: float = 0.02
     one_way: float = 0.55
     score: float = 0.05
+    one_way_few: float = 0.35
+    score_few: float = 0.20
     star: float = 0.30
     full_at: float = 2.5
     star_at: float = 1.9
     density: float = 2.5
     density_free: float = 2.0
-    dense: float = 3.5
-    dense_at: float = 9.0
     finest: int = 24
     coarse: int = 4
     atoms: bool = True
@@ -86,14 +85,16 @@ class WaveTree(Method):
     synthesizer: Synthesizer = Tree()
 
     def __post_init__(self) -> None:
-        for name in ("total", "one_way", "score", "star"):
+        for name in ("total", "one_way", "score", "one_way_few", "score_few", "star"):
             check_share(name, getattr(self, name), most=1.0)
         for name in ("spread", "calm", "edge"):
             check_share(name, getattr(self, name), most=0.99)
         check_share("total + one_way + score", self.total + self.one_way + self.score, most=0.99)
+        few = self.total + self.one_way_few + self.score_few
+        check_share("total + one_way_few + score_few", few, most=0.99)
         check_share("spread + edge", self.spread + self.edge, most=0.99)
         check_share("total + star", self.total + self.star, most=0.99)
-        for name in ("full_at", "star_at", "dense_at", "density", "density_free", "dense"):
+        for name in ("full_at", "star_at", "density", "density_free"):
             check_between(name, getattr(self, name), 0.1, 1_000)
         check_between("finest", self.finest, 2, 1_000)
         check_between("coarse", self.coarse, 2, 100)
@@ -107,17 +108,17 @@ class WaveTree(Method):
         """What rounds after the total cost depends on the mode it leads to."""
         modes = list(self.modes(setting).values())
         _, rest = self._first_and_rest(setting)
-        ones = self.one_way_parts(setting, rest, modes[0], None)
-        later = Later(
+        parts = self.one_way_parts(setting, rest, modes[0], None)
+        ones = Later(
             "one-way",
-            tuple(sorted({kind_of(statistic) for statistic, _ in ones})),
-            len(ones),
-            sum(statistic.integers(setting.domain) for statistic, _ in ones),
+            tuple(sorted({kind_of(statistic) for statistic, _ in parts})),
+            len(parts),
+            sum(statistic.integers(setting.domain) for statistic, _ in parts),
             max(mode.split(rest)[0] for mode in modes),
             columns=1,
         )
         pairs = max(mode.all_pairs(rest) for mode in modes)
-        return self._later(setting, later, modes, pairs, self.finest)
+        return ones, *self._later(setting, modes, pairs, None)
 
     def ahead_of(self, setting: Setting, rows: float) -> tuple[Ask | Later, ...]:
         """With the mode of so many rows the 1-ways are fixed, and pairs have fewer groups."""
@@ -129,32 +130,44 @@ class WaveTree(Method):
             for_pairs = mode.all_pairs(rest)
         # The final number of rows may differ from the first noisy one; three of its sigmas more.
         error = math.sqrt(setting.variance_factor / (2 * first.rho))
-        finest = min(float(self.finest), mode.resolution(rows + 3 * error))
-        later = self._later(setting, ones, [mode], for_pairs, finest)
-        return self._ask_total(first), *later
+        later = self._later(setting, [mode], for_pairs, rows + 3 * error)
+        return self._ask_total(first), ones, *later
 
     def _later(
         self,
         setting: Setting,
-        ones: Ask | Later,
         modes: Sequence[Mode],
         for_pairs: Budget,
-        finest: float,
-    ) -> tuple[Ask | Later, ...]:
-        """The rounds after the total in one of these modes, with so many groups at most."""
+        rows: float | None,
+    ) -> tuple[Later, ...]:
+        """The rounds after the 1-ways in one of these modes, with so many rows at most."""
         _, rest = self._first_and_rest(setting)
-        rounds: list[Ask | Later] = [ones]
-        every, scored = self._open_pairs(setting), self._scored_pairs(setting)
+        rounds: list[Later] = []
+        scored = self._scored_pairs(setting)
         if scored and any(mode.scored for mode in modes):
             cells = self._most_cells(setting, scored, self.coarse)
             most = max(mode.split(rest)[1] for mode in modes)
             rounds.append(Later("scores", ("grouped",), len(scored), sum(cells), most, columns=2))
-        releases = min(len(every), max(self._most_pairs(setting, mode) for mode in modes))
-        if releases:
-            cells = sorted(self._most_cells(setting, every, finest), reverse=True)
-            integers = sum(cells[:releases])
-            rounds.append(Later("pairs", ("grouped",), releases, integers, for_pairs, columns=2))
+        pairs = max(self._most_pairs(setting, mode) for mode in modes)
+        if pairs:
+            integers = max(self._most_integers(setting, mode, rows) for mode in modes)
+            rounds.append(Later("pairs", ("grouped",), pairs, integers, for_pairs, columns=2))
         return tuple(rounds)
+
+    def _most_integers(self, setting: Setting, mode: Mode, rows: float | None) -> int:
+        """In the tables of all pairs that a mode may choose: the more of them, the coarser each."""
+        every, largest = self._open_pairs(setting), 0
+        most = self._most_pairs(setting, mode)
+        few = 1
+        while few <= most:
+            many = min(most, few + few // 8)
+            groups = float(self.finest)
+            if rows is not None:
+                groups = min(groups, mode.resolution_of(few, rows))
+            cells = sorted(self._most_cells(setting, every, groups), reverse=True)
+            largest = max(largest, sum(cells[:many]))
+            few = many + 1
+        return largest
 
     def _first_and_rest(self, setting: Setting) -> tuple[Budget, Budget]:
         first, rest = setting.budget.split(self.total, 1 - self.total)
@@ -179,15 +192,13 @@ class WaveTree(Method):
         return *asked, *(pair for pair in ruled_pairs(setting.schema) if pair not in asked)
 
     def _most_pairs(self, setting: Setting, mode: Mode) -> int:
-        """All pairs with the label and a spanning tree of the rest, however few were planned."""
-        if mode.independent:
-            return len(mode.forced)
+        """All pairs with the label, a spanning tree of the rest and the most extras."""
         every, scored = self._open_pairs(setting), self._scored_pairs(setting)
         certain = len(every) - len(scored)
-        if not mode.scored:
-            return certain
+        if mode.independent or not mode.scored:
+            return len(mode.forced) if mode.independent else certain
         tree = max(0, len({name for pair in scored for name in pair}) - 1)
-        return max(certain + tree, math.floor(mode.planned))
+        return min(len(every), certain + tree + most_extras(setting.domain))
 
     def _ask_total(self, budget: Budget) -> Ask:
         return Ask("total", ((Total(), budget),))
@@ -214,36 +225,40 @@ class WaveTree(Method):
         n = max(SMALLEST_TOTAL, targets.total)
         values = denoising.one_ways(targets)
         # SELECT
-        fine = self.grid(
-            setting.schema, values, n, min(self.finest, mode.resolution(n)), by_rules=True
-        )
-        for name in {name for pair in forced for name in pair}:
-            fine[name] = halved(fine[name], values[name])
-        label = setting.schema.label
         scores: dict[Clique, float] = {}
+        seen: tuple[Measurement, ...] = ()
         if mode.scored:
-            rough = self.grid(setting.schema, values, n, self.coarse)
+            rough = grid_of(setting.schema, values, n, self.coarse)
             statistics = grouped_pairs(self._scored_pairs(setting), rough)
             if statistics:
                 round_ = yield Ask.evenly("scores", statistics, for_scores)
+                seen = round_.measurements()
+                surely = stands_out(len(statistics))
                 scores = {
-                    statistic.attributes: dependence(statistic, noisy, values, n)
+                    statistic.attributes: dependence(statistic, noisy, values, n, surely)
                     for statistic, noisy in zip(statistics, round_.totals(), strict=True)
                 }
             else:
                 for_pairs = mode.all_pairs(rest)
-        chosen = grouped_pairs(self.choose(setting.domain, label, scores, mode), fine)
+        picked = choose(setting.domain, setting.schema.label, scores, mode, n)
+        reach = min(self.finest, mode.resolution_of(len(picked), n))
+        fine = grid_of(setting.schema, values, n, reach, by_rules=True)
+        for name in {name for pair in forced for name in pair}:
+            fine[name] = halved(fine[name], values[name])
+        chosen = grouped_pairs(picked, fine)
         if not chosen:
             return self._outcome(targets, scores, mode)
         # MEASURE pairs
+        again = tuple(own for own in seen if own.statistic in set(chosen))
         round_ = yield Ask.evenly("pairs", chosen, for_pairs)
-        return self._outcome(targets.with_measured(round_.measurements()), scores, mode)
+        targets = targets.with_measured((*again, *round_.measurements()))
+        return self._outcome(targets, scores, mode)
 
     def mode(self, setting: Setting, n: float) -> Mode:
         """How much to attempt with this budget and noisy total; MATH section 5.0."""
         modes = self.modes(setting)
         if "full" in modes and modes["full"].groups(n) >= self.full_at:
-            return modes["dense" if modes["dense"].groups(n) >= self.dense_at else "full"]
+            return modes["full"]
         if "star" in modes and modes["star"].groups(n) >= self.star_at:
             return modes["star"]
         return modes[INDEPENDENT]
@@ -252,7 +267,8 @@ class WaveTree(Method):
         """All that could be attempted, whatever the noisy total."""
         others = len(setting.domain) - 1
         labelled = setting.schema.label is not None
-        share = 1 - self.total - self.one_way - self.score
+        one_way, score = self._shares(setting)
+        share = 1 - self.total - one_way - score
 
         asked = asked_pairs(setting.schema, self.measure)
         forced = tuple(p for p in self._forced(setting) if setting.schema.label not in p)
@@ -266,17 +282,22 @@ class WaveTree(Method):
             return Mode(name, planned, shares, sigma, needed, own)
 
         usual = self.density if labelled else self.density_free
-        most = max(usual, self.dense)
-        full = attempt("full", max(usual * others, certain), share, self.score, self.full_at)
-        dense = attempt("full", max(most * others, certain), share, self.score, self.dense_at)
+        full = attempt("full", max(usual * others, certain), share, score, self.full_at)
         modes = {
             INDEPENDENT: attempt(INDEPENDENT, len(asked), self.star * bool(asked), 0.0, 0.0),
         }
         if others:
-            modes |= {"full": full, "dense": dense}
+            modes["full"] = full
         if others and labelled:
             modes["star"] = attempt("star", others + len(forced), self.star, 0.0, self.star_at)
         return modes
+
+    def _shares(self, setting: Setting) -> tuple[float, float]:
+        """For 1-ways and for scores: between a table of wide columns and one of narrow ones."""
+        sizes = [column.size for column in setting.schema.measured]
+        wide = sum(size for size in sizes if size > self.coarse) / sum(sizes)
+        one_way = wide * self.one_way + (1 - wide) * self.one_way_few
+        return one_way, wide * self.score + (1 - wide) * self.score_few
 
     def one_way_parts(
         self, setting: Setting, budget: Budget, mode: Mode, n: float | None
@@ -302,7 +323,7 @@ class WaveTree(Method):
         parts: list[tuple[Statistic, Budget]] = []
         for column, own, share in zip(columns, tiers, shares, strict=True):
             if waved(column.ordered, column.size):
-                prices = share.evenly(haar_levels(column.size))
+                prices = share.split(*mode.level_weights(haar_levels(column.size)))
                 parts += [(Haar((column.name,), level), p) for level, p in enumerate(prices)]
             else:
                 parts += own.parts(share)
@@ -319,50 +340,6 @@ class WaveTree(Method):
             return Tiers(column.name, levels)
         sigma = math.sqrt(setting.variance_factor / (2 * share.rho)) if share.rho else math.inf
         return worth_asking(levels, column, n, sigma)
-
-    def grid(
-        self,
-        schema: Schema,
-        values: Mapping[str, Floats],
-        n: float,
-        groups: float,
-        *,
-        by_rules: bool = False,
-    ) -> dict[str, Integers]:
-        """A group for every value of every attribute; MATH section 5.3.
-
-        Args:
-            by_rules: whether values that rules tell apart stay apart.
-        """
-        threshold = n / groups
-        grid = {}
-        for column in schema.measured:
-            own = values[column.name]
-            classes = kept_classes(schema, column, groups) if by_rules else None
-            if column.ordered:
-                last = column.nullable
-                grid[column.name] = group_ordered(own, threshold, classes, last_apart=last)
-            else:
-                levels = hierarchy(schema, column)
-                grid[column.name] = group_categories(own, threshold, classes, levels)
-        return grid
-
-    def choose(
-        self, domain: Domain, label: str | None, scores: Mapping[Clique, float], mode: Mode
-    ) -> list[Clique]:
-        """What is certain, a spanning forest of the others, and the best of the rest.
-
-        Certain are pairs with the label, where they are worth it, and those that must be measured.
-        """
-        certain = [*mode.forced]
-        if not mode.independent:
-            certain = [*(pair for pair in domain.pairs() if label in pair), *certain]
-        joined = dict.fromkeys(mode.forced, math.inf)
-        forest = [pair for pair in spanning_forest({**joined, **scores}) if pair not in joined]
-        best = sorted((p for p in scores if scores[p] > 0), key=lambda pair: -scores[pair])
-        extras = [pair for pair in best if pair not in set(forest)]
-        room = math.floor(mode.planned) - len(certain) - len(forest)
-        return [*certain, *forest, *extras[: max(0, room)]]
 
     def _outcome(self, targets: Targets, scores: dict[Clique, float], mode: Mode) -> Outcome:
         pairs = len(targets.pairs)

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from heterofedsyn._arrays import cores, stream
+from heterofedsyn._arrays import arrow_of, cores, stream
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.hub.release.where import Where
@@ -90,7 +90,7 @@ def draw_where(
                 if found.num_rows > rows - kept:
                     rng = stream(seed, "sample where")
                     some = rng.choice(found.num_rows, rows - kept, replace=False)
-                    found = found.take(np.sort(some))
+                    found = found.take(arrow_of(np.sort(some)))
                 held.append(_with_keys(found, keys, kept + 1))
                 kept += found.num_rows
                 if judged or kept >= rows:

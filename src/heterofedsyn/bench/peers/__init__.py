@@ -1,0 +1,1 @@
+"""Central methods of others beside ours: for research, never for a release."""
