@@ -185,13 +185,13 @@ def test_other_databases_are_taken_without_a_word(other: str) -> None:
 # ONE DATABASE FILE
 
 
-@pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file with a table, views, macros and a Parquet file beside it."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "beside").mkdir()
-    pyarrow.parquet.write_table(patients(20), tmp_path / "beside" / "p.parquet")
-    with duckdb.connect("lake.duckdb") as database:
+@pytest.fixture(scope="module")
+def lake_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a table, views, macros and a Parquet file beside it; nothing writes to it."""
+    folder = tmp_path_factory.mktemp("lake")
+    (folder / "beside").mkdir()
+    pyarrow.parquet.write_table(patients(20), folder / "beside" / "p.parquet")
+    with duckdb.connect(str(folder / "lake.duckdb")) as database:
         database.from_arrow(patients(20)).create("icu")
         database.execute("""
             CREATE TABLE other AS FROM icu; CREATE SCHEMA s; CREATE TABLE s.icu AS FROM icu;
@@ -201,7 +201,13 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             CREATE MACRO rows_of() AS TABLE SELECT * FROM icu;
             CREATE MACRO most() AS (SELECT max(age) FROM icu)
         """)
-    return tmp_path
+    return folder
+
+
+@pytest.fixture
+def lake(lake_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(lake_folder)
+    return lake_folder
 
 
 PARQUET = "lake.duckdb?files=beside#SELECT * FROM 'beside/p.parquet'"

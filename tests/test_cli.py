@@ -807,6 +807,7 @@ COMMANDS = [
     ("bench", "coverage"),
     ("bench", "data"),
     ("bench", "paper"),
+    ("bench", "peers"),
     ("bench", "rules"),
     ("bench", "scale"),
     ("bench", "speed"),
@@ -814,7 +815,7 @@ COMMANDS = [
     ("site",),
     *(("site", name) for name in ("init", "preview", "approve", "withdraw", "serve", "receipt")),
     *(("site", name) for name in ("verify", "evaluate", "ledger", "close", "peer")),
-    *(("site", name) for name in ("join", "kit", "doctor")),
+    *(("site", name) for name in ("join", "kit", "flower", "relay", "doctor")),
     ("study",),
     *(("study", name) for name in ("new", "package", "run", "status")),
 ]

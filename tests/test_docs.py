@@ -10,13 +10,13 @@ import runpy
 import subprocess
 import sys
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 
+from docs_support import Block, blocks
 from heterofedsyn import Budget, methods
 from heterofedsyn.hub import METHODS, make_method
 from heterofedsyn.hub.methods.base import settings_of
@@ -60,26 +60,6 @@ PRELUDE = """\
 set -eu
 make() { case "$1" in demo) heterofedsyn demo;; try) heterofedsyn federation try;; esac; }
 """
-
-
-@dataclass(frozen=True)
-class Block:
-    """A fenced block: its language, the words after it, and its text."""
-
-    language: str
-    words: tuple[str, ...]
-    text: str
-    line: int
-
-
-def blocks(page: Path) -> list[Block]:
-    text = page.read_text("utf-8")
-    assert text.count("\n```") % 2 == 0, f"{page.name} has a block that does not end"
-    found = []
-    for match in re.finditer(r"^```(\w+)([^\n]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        line = text.count("\n", 0, match.start()) + 1
-        found.append(Block(match[1], tuple(match[2].split()), match[3], line))
-    return found
 
 
 def run(command: list[str], folder: Path, text: str | None = None) -> str:

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 LOCKS = [ROOT / "locks" / "core.txt", ROOT / "locks" / "dev.txt"]
 READERS = ROOT / "locks" / "readers.txt"
 FEDERATION = ROOT / "locks" / "federation.txt"
+FLOWER = ROOT / "locks" / "flower.txt"
 
 
 def project() -> dict[str, Any]:
@@ -43,7 +44,7 @@ def name_of(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9_.-]", requirement)[0]).lower()
 
 
-@pytest.mark.parametrize("lock", [*LOCKS, READERS, FEDERATION], ids=lambda lock: lock.name)
+@pytest.mark.parametrize("lock", [*LOCKS, READERS, FEDERATION, FLOWER], ids=lambda lock: lock.name)
 def test_a_lock_names_no_address(lock: Path) -> None:
     text = lock.read_text("utf-8")
     for word in ("://", "--index", "--extra-index", "index-url", "--find-links", "--trusted-host"):
@@ -51,7 +52,7 @@ def test_a_lock_names_no_address(lock: Path) -> None:
     assert not re.search(r"(^|[\s@])[/~]", text, flags=re.MULTILINE), "a path of some machine"
 
 
-@pytest.mark.parametrize("lock", [*LOCKS, READERS, FEDERATION], ids=lambda lock: lock.name)
+@pytest.mark.parametrize("lock", [*LOCKS, READERS, FEDERATION, FLOWER], ids=lambda lock: lock.name)
 def test_every_locked_requirement_has_the_hashes_of_all_its_files(lock: Path) -> None:
     pins = locked(lock)
     for name, (_, hashes) in pins.items():
@@ -83,9 +84,12 @@ def test_every_declared_dependency_is_locked() -> None:
     assert {name_of(entry) for entry in declared["dependencies"]} <= core.keys()
     assert {name_of(entry) for entry in project()["build-system"]["requires"]} <= core.keys()
     assert {name_of(entry) for entry in groups["dev"] if isinstance(entry, str)} <= dev.keys()
-    for extra in declared.get("optional-dependencies", {}).values():
+    flower = locked(FLOWER)
+    assert {name_of(entry) for entry in declared["dependencies"]} <= flower.keys()
+    for name, extra in declared.get("optional-dependencies", {}).items():
         own = {"heterofedsyn"}  # an extra may gather others
-        assert {name_of(entry) for entry in extra} - own <= dev.keys()
+        there = flower if name == "flower" else dev  # where alone its versions fit
+        assert {name_of(entry) for entry in extra} - own <= there.keys()
 
 
 def test_the_core_lock_holds_what_makes_a_report_and_no_scoring_library() -> None:
@@ -101,7 +105,7 @@ def test_the_package_works_without_its_extras(tmp_path: Path) -> None:
     extras = {
         *("jinja2", "matplotlib", "ot", "pandas", "sklearn", "xgboost", "mbi", "jax", "duckdb"),
         *("adbc_driver_manager", "adbc_driver_postgresql", "pyspark"),
-        *("starlette", "uvicorn", "python_multipart"),
+        *("starlette", "uvicorn", "python_multipart", "flwr"),
     }
     script = f"""
 import importlib, pkgutil, sys
@@ -109,11 +113,14 @@ for name in {sorted(extras)}:
     sys.modules[name] = None  # importing it fails from now on
 import heterofedsyn
 for module in pkgutil.walk_packages(heterofedsyn.__path__, "heterofedsyn."):
-    own_extra = module.name.startswith("heterofedsyn.console.")  # all of it, as its command says
+    own_extra = module.name.startswith(  # all of it, as its commands say
+        ("heterofedsyn.console.", "heterofedsyn.engines.flower.")
+    )
     if module.name != "heterofedsyn.__main__" and not own_extra:
         importlib.import_module(module.name)
 from heterofedsyn.cli.app import run
 assert run(["console"]) == 2
+assert run(["site", "relay"]) == 2
 sys.exit(run(["--help"]))
 """
     command = [sys.executable, "-W", "error", "-c", script]
@@ -121,6 +128,7 @@ sys.exit(run(["--help"]))
     assert done.returncode == 0, done.stderr
     assert "simulate" in done.stdout
     assert "pip install 'heterofedsyn[console]'" in done.stderr
+    assert "pip install 'heterofedsyn[flower]'" in done.stderr
 
 
 @pytest.mark.thorough

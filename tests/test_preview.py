@@ -148,8 +148,8 @@ def test_no_study_asks_for_more_than_was_previewed(name: str, kind: str) -> None
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("wavetree", {"density": 0.1, "dense": 0.1, "full_at": 0.1}),
-        ("wavetree", {"density": 40, "dense": 40, "full_at": 0.1, "finest": 1000}),
+        ("wavetree", {"density": 0.1, "full_at": 0.1}),
+        ("wavetree", {"density": 40, "full_at": 0.1, "finest": 1000}),
         ("wavetree", {"full_at": 1000, "star_at": 0.1, "atoms": False}),
         ("wavetree", {"finest": 2, "coarse": 2, "full_at": 0.1}),
         ("adafedprivsyn", {"bound": 1.0, "refresh": 1}),

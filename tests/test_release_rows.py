@@ -21,7 +21,7 @@ import pytest
 
 from fuzz.law import check_words
 from heterofedsyn import FederatedSynthesizer, Release, Schema, load
-from heterofedsyn.engines.nvflare.job import copy_release
+from heterofedsyn.engines.session import copy_release
 from heterofedsyn.errors import HeterofedsynError, ReleaseError
 from heterofedsyn.hub.release._footer import read_footer
 from heterofedsyn.hub.release.synthetic import ROWS, released_table, synthetic_rows

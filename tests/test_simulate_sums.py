@@ -199,7 +199,8 @@ def test_no_round_that_hangs_on_answers_asks_for_more_than_a_sum_can_be(
     tables = deal(dependent_table(schema.domain, 6_000), 100)
     method = make_method("wavetree")
     sites = [f"site-{number}" for number in range(100)]
-    plan = make_plan(method.encoding(schema), sites, trust=HIDDEN, method=method.name)
+    terms = {"trust": HIDDEN, "method": method.name, "epsilon": 1.2}
+    plan = make_plan(method.encoding(schema), sites, **terms)
     check_feasible(method.encoding(schema), plan, method)
     release = run_study(method.encoding(schema), plan, method, tables, noise_seed=5)
     charges = release.privacy.sites[0].charges

@@ -28,10 +28,9 @@ from heterofedsyn._toml import to_toml
 from heterofedsyn.cli import _show
 from heterofedsyn.cli.app import run
 from heterofedsyn.engines.nvflare import job as job_module
-from heterofedsyn.engines.nvflare import study_run
 from heterofedsyn.engines.nvflare.job import Hub
-from heterofedsyn.engines.nvflare.progress import Progress, RoundProgress, State
-from heterofedsyn.engines.nvflare.task import PROGRESS_FILE, RESULT
+from heterofedsyn.engines.progress import Progress, RoundProgress, State
+from heterofedsyn.engines.task import PROGRESS_FILE, RESULT
 from heterofedsyn.errors import HeterofedsynError, HeterofedsynWarning, SchemaError, plain
 from heterofedsyn.hub.replies import Absence
 from heterofedsyn.protocol import Study
@@ -333,9 +332,8 @@ def test_progress_that_a_server_made_up_is_shown_as_letters(
     def connect(kit: Path, user: str | None = None) -> Iterator[Hub]:
         yield Hub(server)
 
-    for module in (job_module, study_run):
-        monkeypatch.setattr(module, "connect", connect)
-    monkeypatch.setattr(study_run, "unreachable", lambda kit: None)
+    monkeypatch.setattr(job_module, "connect", connect)
+    monkeypatch.setattr(job_module, "unreachable", lambda kit: None)
     Path("startup").mkdir()
     settings = {"admin": {"host": "localhost", "port": 1, "username": "lead@example.org"}}
     Path("startup/fed_admin.json").write_text(json.dumps(settings), "utf-8")

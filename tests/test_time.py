@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 import heterofedsyn
 from agent_support import FreshNoise, approved_study, ask, books_of, make_site
 from heterofedsyn.audit import timing
-from heterofedsyn.engines.nvflare.progress import rough
+from heterofedsyn.engines.progress import rough
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.conversation import _published
 from heterofedsyn.hub.replies import NO_ANSWER, UNAVAILABLE, Absence

@@ -15,8 +15,7 @@ from heterofedsyn.errors import UsageError
 from heterofedsyn.hub import make_method
 from heterofedsyn.hub.methods.base import Later, Setting
 from heterofedsyn.hub.methods.forced import asked_pairs, forced_flat, ruled_pairs
-from heterofedsyn.hub.methods.grouping import kept_classes, most_groups
-from heterofedsyn.hub.methods.wavetree import WaveTree
+from heterofedsyn.hub.methods.grouping import grid_of, kept_classes, most_groups
 from heterofedsyn.hub.replies import Ask
 from heterofedsyn.marginals import Flat, Grouped, Total
 from heterofedsyn.privacy.noisy import Noisy
@@ -128,7 +127,7 @@ def test_a_grid_keeps_apart_what_rules_tell_apart_and_is_no_finer_than_foreseen(
     for schema in (CLINIC, random_schema(rng)):
         values = {column.name: rng.exponential(size=column.size) ** 3 for column in schema.measured}
         values = {name: own * (1_000 / own.sum()) for name, own in values.items()}
-        found = WaveTree().grid(schema, values, 1_000.0, groups, by_rules=True)
+        found = grid_of(schema, values, 1_000.0, groups, by_rules=True)
         for column in schema.measured:
             own, classes = found[column.name], kept_classes(schema, column, groups)
             assert {*own.tolist()} == {*range(int(own.max()) + 1)}

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from heterofedsyn._arrays import Integers, float_text
+from heterofedsyn._arrays import Integers, arrow_of, arrow_text, float_text, numpy_of
 from heterofedsyn._words import NO_TEXT
 from heterofedsyn.schema._truth import NO, YES
 
@@ -89,9 +89,20 @@ def _halves() -> pa.Array:
     return pa.array([float(str(half)) for half in every])
 
 
+def one(value: str | float, kind: pa.DataType) -> pa.Scalar:
+    """A value as Arrow functions take it; see `_arrays.arrow_of` on why it is not left to them."""
+    array = arrow_text([value]) if isinstance(value, str) else arrow_of(np.array([value]))
+    return array.cast(kind)[0]
+
+
+def filled(array: pa.Array, value: str | float) -> pa.Array:
+    """The same array with a value where it is null."""
+    return pc.coalesce(array, one(value, array.type))
+
+
 def mask(array: pa.Array) -> Mask:
     """A boolean array as numpy; null is false."""
-    known: Mask = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
+    known: Mask = numpy_of(filled(array, False))
     return known
 
 
@@ -103,7 +114,7 @@ def numbers(array: pa.Array) -> Cells:
         return nothing(array)
     if pa.types.is_decimal(array.type):
         array = array.cast(pa.string())  # else the last bit would depend on the scale
-    values = pc.fill_null(array.cast(pa.float64(), safe=False), np.nan).to_numpy()
+    values = numpy_of(filled(array.cast(pa.float64(), safe=False), np.nan))
     missing = np.isnan(values)
     return Cells(np.where(missing, 0.0, values), missing, ~missing)
 
@@ -115,7 +126,7 @@ def whole_numbers(array: pa.Array) -> Cells:
         return _whole_numbers_of_text(pc.ascii_trim_whitespace(array))
     if pa.types.is_integer(kind):
         missing = mask(array.is_null())
-        values = pc.fill_null(array, 0).to_numpy()
+        values = numpy_of(filled(array, 0))
         if pa.types.is_uint64(kind):
             values = np.minimum(values, np.uint64(_LIMITS.max))
         return Cells(values.astype(np.int64, copy=False), missing, ~missing)
@@ -149,9 +160,9 @@ def seconds(array: pa.Array) -> Cells:
         return nothing(array)
     missing = mask(array.is_null())
     if pa.types.is_date32(kind):
-        days = pc.fill_null(array.cast(pa.int32()), 0).to_numpy()
+        days = numpy_of(filled(array.cast(pa.int32()), 0))
         return Cells(days.astype(np.int64) * _DAY, missing, ~missing)
-    ticks = pc.fill_null(array.cast(pa.int64()), 0).to_numpy()
+    ticks = numpy_of(filled(array.cast(pa.int64()), 0))
     unit = kind.unit if pa.types.is_timestamp(kind) else "ms"
     return Cells(ticks // _PER_SECOND[unit], missing, ~missing)
 
@@ -206,14 +217,16 @@ def number_form(text: pa.Array) -> pa.Array:
     """
     text = integer_form(text)
     text = pc.replace_substring_regex(text, pattern=_TRAILING_ZEROS, replacement=r"\1")
-    return _rewritten(pc.if_else(pc.equal(text, "-0"), "0", text), _without_exponent)
+    negative = pc.equal(text, one("-0", text.type))
+    return _rewritten(pc.if_else(negative, one("0", text.type), text), _without_exponent)
 
 
 def _rewritten(text: pa.Array, rewrite: Callable[[str], str]) -> pa.Array:
     """The same texts, those with an exponent in another form."""
-    scientific = pc.fill_null(pc.match_substring_regex(text, pattern=_SCIENTIFIC), False)
+    scientific = filled(pc.match_substring_regex(text, pattern=_SCIENTIFIC), False)
     spelt = pc.filter(text, scientific).dictionary_encode()
-    entries = pa.array([rewrite(entry) for entry in spelt.dictionary.to_pylist()], text.type)
+    entries = arrow_text([rewrite(entry) for entry in spelt.dictionary.to_pylist()])
+    entries = entries.cast(text.type)
     return pc.replace_with_mask(text, scientific, entries.take(spelt.indices))
 
 
@@ -225,7 +238,7 @@ def _without_exponent(text: str) -> str:
 def only_text(array: pa.Array) -> pa.Array:
     """The same texts; null where the bytes are no text, which not every reader looks at."""
     is_utf8 = pc.match_substring_regex(array.cast(pa.large_binary()), pattern=_UTF8)
-    return pc.if_else(is_utf8, array, None)
+    return pc.if_else(is_utf8, array, pa.nulls(1, array.type)[0])
 
 
 def no_values(text: pa.Array) -> Mask:
@@ -235,8 +248,8 @@ def no_values(text: pa.Array) -> Mask:
 
 def positions(text: pa.Array, among: tuple[str, ...]) -> Integers:
     """Where each text stands in a list, -1 where it does not."""
-    indices = pc.index_in(text, value_set=pa.array(among, text.type))
-    places: Integers = pc.fill_null(indices, -1).to_numpy().astype(np.int64)
+    indices = pc.index_in(text, value_set=arrow_text(among).cast(text.type))
+    places: Integers = numpy_of(filled(indices, -1)).astype(np.int64)
     return places
 
 
@@ -248,7 +261,8 @@ def nothing(array: pa.Array) -> Cells:
 
 def is_empty(text: pa.Array) -> Mask:
     """Whether each text is null or empty."""
-    return mask(pc.fill_null(pc.equal(pc.binary_length(text), 0), True))
+    length = pc.binary_length(text)
+    return mask(filled(pc.equal(length, one(0, length.type)), True))
 
 
 def _is_numeric(kind: pa.DataType) -> bool:
@@ -279,29 +293,32 @@ def _whole_decimals(array: pa.Array) -> Cells:
     rounded = numbers(array).values
     values = to_int64(rounded)
     exact = np.abs(rounded) < 2.0**63
-    kept = pc.if_else(pa.array(exact & whole), array, None).cast(pa.int64())
-    values = np.where(exact & whole, pc.fill_null(kept, 0).to_numpy(), values)
+    kept = pc.if_else(arrow_of(exact & whole), array, pa.nulls(1, kind)[0]).cast(pa.int64())
+    values = np.where(exact & whole, numpy_of(filled(kept, 0)), values)
     return Cells(values, missing, whole)
 
 
 def _numbers_of_text(text: pa.Array) -> Cells:
-    numeric = pc.fill_null(pc.match_substring_regex(text, pattern=_NUMBER), False)
-    values = pc.if_else(numeric, text, "0").cast(pa.float64()).to_numpy()
+    numeric = filled(pc.match_substring_regex(text, pattern=_NUMBER), False)
+    values = numpy_of(pc.if_else(numeric, text, one("0", text.type)).cast(pa.float64()))
     missing = is_empty(text) | np.isnan(values)
     return Cells(np.where(missing, 0.0, values), missing, mask(numeric) & ~missing)
 
 
 def _whole_numbers_of_text(text: pa.Array) -> Cells:
-    short = pc.and_(pc.ascii_is_decimal(text), pc.less_equal(pc.binary_length(text), _DIGITS))
-    short = pc.fill_null(short, False)
-    values = pc.if_else(short, text, "0").cast(pa.int64()).to_numpy()
+    length = pc.binary_length(text)
+    is_short = pc.less_equal(length, one(_DIGITS, length.type))
+    short = filled(pc.and_(pc.ascii_is_decimal(text), is_short), False)
+    values = numpy_of(pc.if_else(short, text, one("0", text.type)).cast(pa.int64()))
     missing, read = is_empty(text), mask(short)
     # Also if there are none: whether a row is written in another way must not show in the time.
     rest = np.flatnonzero(~read & ~missing)
     values = values.copy()
-    others = text.take(pa.array(rest))
+    others = text.take(arrow_of(rest))
     signed = pc.match_substring_regex(others, pattern=_SIGNED)
-    exact = _whole_decimals(pc.if_else(signed, others, "0").cast(pa.decimal128(38, 0)))
+    exact = _whole_decimals(
+        pc.if_else(signed, others, one("0", others.type)).cast(pa.decimal128(38, 0))
+    )
     real = _numbers_of_text(others)
     plain = mask(signed)
     values[rest] = np.where(plain, exact.values, to_int64(real.values))
@@ -317,7 +334,8 @@ def _seconds_of_text(text: pa.Array) -> Cells:
         _field(fields, name)
         for name in ("year", "month", "day", "hour", "minute", "second", "ahead", "past")
     )
-    behind = mask(pc.equal(pc.struct_field(fields, "sign"), "-"))
+    sign = pc.struct_field(fields, "sign")
+    behind = mask(pc.equal(sign, one("-", sign.type)))
     months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
     first = months.astype("datetime64[D]").astype(np.int64)
     length = (months + 1).astype("datetime64[D]").astype(np.int64) - first
@@ -329,7 +347,7 @@ def _seconds_of_text(text: pa.Array) -> Cells:
 
 
 def _field(fields: pa.StructArray, name: str) -> Integers:
-    digits = pc.fill_null(pc.struct_field(fields, name), "0")
-    digits = pc.if_else(pc.equal(digits, ""), "0", digits)
-    values: Integers = digits.cast(pa.int64()).to_numpy()
+    digits = filled(pc.struct_field(fields, name), "0")
+    digits = pc.if_else(pc.equal(digits, one("", digits.type)), one("0", digits.type), digits)
+    values: Integers = numpy_of(digits.cast(pa.int64()))
     return values

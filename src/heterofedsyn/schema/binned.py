@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from heterofedsyn._arrays import Integers
+from heterofedsyn._arrays import Integers, arrow_of
 from heterofedsyn.errors import SchemaError
 from heterofedsyn.schema import _checks
 from heterofedsyn.schema._bins import IntegerBins, RealBins
@@ -148,9 +148,7 @@ class IntegerColumn(BinnedColumn):
 
     def written(self, numbers: NDArray[Any], missing: Mask) -> pa.Array:
         """Whole numbers."""
-        import pyarrow as pa
-
-        return pa.array(numbers, pa.int64(), mask=missing)
+        return arrow_of(numbers.astype(np.int64, copy=False), missing)
 
     def _settle(self) -> None:
         self._settle_range(_checks.whole)
@@ -219,10 +217,8 @@ class NumberColumn(BinnedColumn):
 
     def written(self, numbers: NDArray[Any], missing: Mask) -> pa.Array:
         """Real numbers."""
-        import pyarrow as pa
-
         values = numbers if self.decimals is None else numbers / self.scale
-        return pa.array(values, pa.float64(), mask=missing)
+        return arrow_of(values.astype(np.float64, copy=False), missing)
 
     def _settle(self) -> None:
         self._settle_range(_checks.real)
@@ -288,7 +284,7 @@ class DatetimeColumn(BinnedColumn):
         """Moments."""
         import pyarrow as pa
 
-        return pa.array(numbers, pa.int64(), mask=missing).cast(pa.timestamp("s"))
+        return arrow_of(numbers.astype(np.int64, copy=False), missing).cast(pa.timestamp("s"))
 
     def _settle(self) -> None:
         self._settle_range(_checks.moment)
@@ -329,7 +325,7 @@ class DateColumn(BinnedColumn):
         """Days."""
         import pyarrow as pa
 
-        return pa.array(numbers.astype(np.int32), pa.int32(), mask=missing).cast(pa.date32())
+        return arrow_of(numbers.astype(np.int32), missing).cast(pa.date32())
 
     def _settle(self) -> None:
         self._settle_range(_checks.day)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from heterofedsyn._arrays import Integers
+from heterofedsyn._arrays import Integers, arrow_of, arrow_text, numpy_of
 from heterofedsyn.errors import SchemaError, did_you_mean
 from heterofedsyn.schema import _checks
 from heterofedsyn.schema._checks import MOST_CODES
@@ -115,10 +115,10 @@ class Column(ABC):
         from heterofedsyn.schema import _parsing
 
         words = _parsing.plain(array.dictionary)
-        places = array.indices.cast("int64").fill_null(len(words)).to_numpy()
+        places = numpy_of(_parsing.filled(array.indices.cast("int64"), len(words)))
         if len(words) > len(array):  # each word in use once: a long one may be in every row
             used, places = np.unique(places, return_inverse=True)
-            words = words.take(used[used < len(words)])
+            words = words.take(arrow_of(used[used < len(words)]))
         none = pa.nulls(1, words.type)
         return self.read(pa.concat_arrays([words, none])).take(places)
 
@@ -195,12 +195,11 @@ class CategoricalColumn(Column):
     @cached_property
     def _by_form(self) -> dict[str, int]:
         """The code of each number form; of two values with the same form the first wins."""
-        import pyarrow as pa
 
         from heterofedsyn.schema import _parsing
 
         codes: dict[str, int] = {}
-        for code, form in enumerate(_parsing.number_form(pa.array(self.values)).to_pylist()):
+        for code, form in enumerate(_parsing.number_form(arrow_text(self.values)).to_pylist()):
             codes.setdefault(form, code)
         return codes
 
@@ -220,7 +219,6 @@ class CategoricalColumn(Column):
             self._set(other=other)
 
     def _read(self, array: pa.Array) -> Reading:
-        import pyarrow as pa
 
         from heterofedsyn.schema import _parsing
 
@@ -231,7 +229,7 @@ class CategoricalColumn(Column):
         missing = (codes < 0) & _parsing.is_empty(array)
         # Also if there are none: whether a row is written in another way must not show in the time.
         rest = np.flatnonzero((codes < 0) & ~missing)
-        forms = _parsing.number_form(array.take(pa.array(rest)))
+        forms = _parsing.number_form(array.take(arrow_of(rest)))
         unknown = -1 if self.other is None else self.code_of[self.other]
         by_form = np.array([*self._by_form.values(), unknown])
         by_spelling = by_form[_parsing.positions(forms, tuple(self._by_form))]
@@ -239,9 +237,8 @@ class CategoricalColumn(Column):
         return self._settled(codes, _parsing.Cells(codes, missing, codes >= 0))
 
     def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:
-        import pyarrow as pa
 
-        return pa.array(self.values, pa.string()).take(pa.array(codes, mask=missing))
+        return arrow_text(self.values).take(arrow_of(codes, missing))
 
 
 @dataclass(frozen=True)
@@ -270,9 +267,7 @@ class BooleanColumn(Column):
         return self._settled(cells.values, cells)
 
     def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:
-        import pyarrow as pa
-
-        return pa.array(codes == 1, pa.bool_(), mask=missing)
+        return arrow_of(codes == 1, missing)
 
 
 @dataclass(frozen=True)
@@ -296,7 +291,7 @@ class KeyColumn(Column):
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        numbers = pa.array(np.arange(first, first + many), pa.int64())
+        numbers = arrow_of(np.arange(first, first + many, dtype=np.int64))
         if self.prefix is None:
             return numbers
         digits = pc.utf8_lpad(numbers.cast(pa.string()), KEY_DIGITS, "0")
