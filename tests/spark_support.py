@@ -34,10 +34,7 @@ def cluster(local_files: Path) -> Iterator[SparkSession]:
         for name in ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS"):
             patch.delenv(name, raising=False)
         patch.setenv("SPARK_LOCAL_DIRS", str(local_files))
-        with warnings.catch_warnings():
-            # Spark starts Java by a fork, of which JAX warns if a test of pgm ran before.
-            warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
-            started = spark_table.session()
+        started = spark_table.session()
         started.conf.set("spark.sql.shuffle.partitions", "4")
     yield started
     end(started)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.resources
 import os
@@ -10,10 +11,12 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 import heterofedsyn
 
@@ -29,11 +32,13 @@ def project() -> dict[str, Any]:
 
 
 def locked(lock: Path) -> dict[str, tuple[str, list[str]]]:
-    """Version and hashes by name; a line that is neither is an error."""
+    """Version and hashes by name, without extras; a line that is neither is an error."""
     text = re.sub(r"^ *#.*\n", "", lock.read_text("utf-8"), flags=re.MULTILINE)
     found: dict[str, tuple[str, list[str]]] = {}
     for line in text.replace("\\\n", " ").splitlines():
-        entry = re.fullmatch(r"([a-z0-9-]+)==([^ ;]+)( ; [^-]+?)?((?: +--hash=\S+)*) *", line)
+        entry = re.fullmatch(
+            r"([a-z0-9-]+)(?:\[[a-z,]+\])?==([^ ;]+)( ; [^-]+?)?((?: +--hash=\S+)*) *", line
+        )
         assert entry, f"{lock.name} holds a line that is no pinned requirement: {line[:80]!r}"
         assert entry[1] not in found, f"{lock.name} pins {entry[1]} twice"
         found[entry[1]] = entry[2], re.findall(r"--hash=(\S+)", entry[4])
@@ -76,6 +81,18 @@ def test_the_lock_of_a_federation_is_of_the_dev_lock_and_has_all_that_its_extra_
     for extra in re.findall(r"[a-z]+", gathered.partition("[")[2]):
         assert {name_of(entry) for entry in extras[extra]} <= needed.keys(), extra
     assert {name_of(entry) for entry in project()["project"]["dependencies"]} <= needed.keys()
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_what_is_needed_with_an_extra_is_locked_with_it(lock: Path) -> None:
+    """Else pip looks at newer files, which the lock has no hash of, as soon as there are any."""
+    lines = re.findall(r"^([a-z0-9-]+)\[([a-z,]+)\]==", lock.read_text("utf-8"), re.MULTILINE)
+    pinned = {(name, extra) for name, extras in lines for extra in extras.split(",")}
+    for name in locked(lock):
+        with contextlib.suppress(PackageNotFoundError):  # what another platform needs
+            for needed in map(Requirement, requires(name) or ()):
+                if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+                    assert {(name_of(needed.name), extra) for extra in needed.extras} <= pinned
 
 
 def test_every_declared_dependency_is_locked() -> None:

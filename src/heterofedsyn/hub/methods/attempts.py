@@ -11,10 +11,10 @@ from heterofedsyn.schema import Clique
 INDEPENDENT = "independent"
 """The least that is attempted: no pair is worth measuring."""
 
-TILTS = {INDEPENDENT: 0.0, "star": 0.2, "full": 0.3}
+TILTS = {INDEPENDENT: -0.5, "star": 0.2, "full": 0.3}
 """How much more, as a power of two, a level of halving gets than the one before. Without any
-smoothing counts would be known best with 1; where noise is large, fine levels say nothing and the
-first ones decide."""
+smoothing counts would be known best with 1; where noise is so large that no pair is worth
+measuring, fine levels say nothing and the first ones decide."""
 
 
 @dataclass(frozen=True)
