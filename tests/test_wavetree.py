@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heterofedsyn._arrays import Codes, Floats, Integers
+from heterofedsyn.bench.families import family
 from heterofedsyn.evaluation import total_variation
 from heterofedsyn.hub import Release
 from heterofedsyn.marginals import Flat, Haar, TableCounts
@@ -264,6 +265,32 @@ def test_columns_share_alike_when_no_pair_is_worth_measuring_and_by_size_otherwi
 
     assert prices(20) == pytest.approx([1 / 3] * 3)
     assert prices(50_000) == pytest.approx([1 / 7, 2 / 7, 4 / 7])
+
+
+def test_pairs_are_scored_on_a_grid_as_fine_as_the_noise_of_scores_allows() -> None:
+    schema = categories(12, 12, 12, 12)
+    tables = deal(dependent_table(schema.domain, 20_000), 2)
+
+    def cells(epsilon: float) -> list[int]:
+        charges = fitted(schema, *tables, epsilon=epsilon).privacy.sites[0].charges
+        (scores,) = (charge for charge in charges if charge.label == "scores")
+        return [part.integers for part in scores.parts]
+
+    coarse, fine = cells(0.2), cells(20.0)
+    assert all(4 * 4 <= few < many for few, many in zip(coarse, fine, strict=True))
+
+
+@pytest.mark.thorough
+def test_dependence_of_wide_columns_is_found_where_noise_is_small() -> None:
+    made = family("few-wide").invent(np.random.default_rng(0))
+    truth = encode(made.schema, made.rows.to_batches()).table
+
+    def error(method: str) -> float:
+        release = fitted(made.schema, *deal(truth, 3), method=method, epsilon=5.0)
+        rows = encode(made.schema, release.sample(seed=1).to_batches()).table
+        return total_variation(truth, rows).two_way
+
+    assert error("wavetree") < 0.8 * error("independent")
 
 
 @pytest.mark.parametrize("label", ["yes", "ward", "bmi", None])

@@ -17,6 +17,11 @@ smoothing counts would be known best with 1; where noise is so large that no pai
 measuring, fine levels say nothing and the first ones decide."""
 
 
+def groups_at(n: float, sigma: float) -> float:
+    """r: groups per attribute at which a pair's cells still stand out of the noise."""
+    return math.sqrt(n / (4 * sigma)) if sigma > 0 else 0.0
+
+
 @dataclass(frozen=True)
 class Mode:
     """How much a study attempts.
@@ -52,12 +57,12 @@ class Mode:
 
     def groups(self, n: float) -> float:
         """r: groups per attribute at which a pair's cells still stand out of the noise."""
-        return math.sqrt(n / (4 * self.sigma)) if self.sigma > 0 else 0.0
+        return groups_at(n, self.sigma)
 
     def resolution_of(self, pairs: int, n: float) -> float:
         """Groups per attribute, at least 2, if so many pairs share the budget."""
         sigma = self.sigma * math.sqrt(max(1, pairs) / self.planned)
-        return max(2.0, math.sqrt(n / (4 * sigma)))
+        return max(2.0, groups_at(n, sigma))
 
     def split(self, budget: Budget) -> tuple[Budget, Budget, Budget]:
         """Budgets for 1-ways, scores and pairs."""

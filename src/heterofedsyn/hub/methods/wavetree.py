@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heterofedsyn.hub.methods.attempts import INDEPENDENT, Mode
+from heterofedsyn.hub.methods.attempts import INDEPENDENT, Mode, groups_at
 from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
 from heterofedsyn.hub.methods.choosing import choose, most_extras, stands_out
 from heterofedsyn.hub.methods.forced import asked_pairs, read_pairs, ruled_pairs
@@ -35,6 +35,10 @@ from heterofedsyn.synthesis import Denoising, Measurement, Synthesizer, Targets,
 from heterofedsyn.synthesis.denoise import SMALLEST_TOTAL
 from heterofedsyn.synthesis.grid import halved
 
+MOST_FINE_SCORES = 2**20
+"""Integers of all scores together beyond which their grid stays coarse: noise takes time, 25
+microseconds for each."""
+
 
 @dataclass(frozen=True)
 class WaveTree(Method):
@@ -54,7 +58,7 @@ class WaveTree(Method):
         density: pairs per attribute that are planned for, those with the label included.
         density_free: the same when the schema has no label.
         finest: most groups of an attribute.
-        coarse: groups of an attribute when pairs are scored.
+        coarse: groups of an attribute when pairs are scored; up to twice as many if noise allows.
         atoms: whether the minimum of a numeric column has a code of its own.
         spread: prior weight of a Haar difference that could be anything, at the root.
         calm: how that weight shrinks per level.
@@ -145,7 +149,8 @@ class WaveTree(Method):
         rounds: list[Later] = []
         scored = self._scored_pairs(setting)
         if scored and any(mode.scored for mode in modes):
-            cells = self._most_cells(setting, scored, self.coarse)
+            groups = max(self._rough(setting, mode, rows) for mode in modes if mode.scored)
+            cells = self._most_cells(setting, scored, groups)
             most = max(mode.split(rest)[1] for mode in modes)
             rounds.append(Later("scores", ("grouped",), len(scored), sum(cells), most, columns=2))
         pairs = max(self._most_pairs(setting, mode) for mode in modes)
@@ -185,6 +190,23 @@ class WaveTree(Method):
             for pair in self._open_pairs(setting)
             if setting.schema.label not in pair and pair not in forced
         ]
+
+    def _rough(self, setting: Setting, mode: Mode, n: float | None) -> float:
+        """Groups per attribute when pairs are scored: as many as the noise of scores allows.
+
+        Args:
+            n: rows; without it, the most that there may be.
+        """
+        scored = self._scored_pairs(setting)
+        few, most = float(self.coarse), 2.0 * self.coarse
+        if sum(self._most_cells(setting, scored, most)) > MOST_FINE_SCORES:
+            return few
+        if n is None:
+            return most
+        _, rest = self._first_and_rest(setting)
+        _, budget, _ = mode.split(rest)
+        sigma = math.sqrt(setting.variance_factor * max(1, len(scored)) / (2 * budget.rho))
+        return min(most, max(few, groups_at(n, sigma)))
 
     def _forced(self, setting: Setting) -> tuple[Clique, ...]:
         """Pairs that are measured where any are, those with the label included."""
@@ -228,7 +250,7 @@ class WaveTree(Method):
         scores: dict[Clique, float] = {}
         seen: tuple[Measurement, ...] = ()
         if mode.scored:
-            rough = grid_of(setting.schema, values, n, self.coarse)
+            rough = grid_of(setting.schema, values, n, self._rough(setting, mode, n))
             statistics = grouped_pairs(self._scored_pairs(setting), rough)
             if statistics:
                 round_ = yield Ask.evenly("scores", statistics, for_scores)
