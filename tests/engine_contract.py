@@ -7,6 +7,7 @@ engine's own books where it has some in one process. `Wires` are what lies betwe
 from __future__ import annotations
 
 import threading
+import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable
@@ -64,6 +65,7 @@ class Agents:
 
     def __init__(self, federation: Federation) -> None:
         self.federation = federation
+        self._turn = threading.Lock()
         self.asked: Counter[tuple[str, str]] = Counter()
         self.away: dict[tuple[str, str], int] = {}
         """How many times a site is not there in a step."""
@@ -79,7 +81,8 @@ class Agents:
             self.away[place] -= 1
             return Reason.UNAVAILABLE
         try:
-            return self.federation.members[site].answer(asked)
+            with self._turn:
+                return self.federation.members[site].answer(asked)
         except HeterofedsynError as error:
             return Refused.because_of(error).reason
 
@@ -182,6 +185,33 @@ class EngineContract:
         assert same_files(release, sites.simulated(), tmp_path)
         assert all(not each.absent for each in progress.rounds)
 
+    def test_of_what_an_engine_brings_twice_the_first_counts(self, tmp_path: Path) -> None:
+        sites = Answers()
+        turn = threading.Lock()
+        answered: dict[tuple[str, bytes], threading.Event] = {}
+        repeated = threading.Event()
+
+        def answer(site: str, message: bytes) -> Said:
+            with turn:
+                again = (site, message) in answered
+                done = answered.setdefault((site, message), threading.Event())
+            if again:
+                assert done.wait(20)
+                time.sleep(0.3)  # until it was taken
+                repeated.set()
+                return Reason.UNAVAILABLE
+            if site == SITES[-1]:  # lets the exchange go on until another was heard twice
+                assert repeated.wait(20)
+                time.sleep(0.3)
+            found = sites.answer(site, message)
+            done.set()
+            return found
+
+        wires = Wires(answer, repeats=True)
+        progress, release = self.carried(sites.study, wires, tmp_path / "root")
+        assert progress.state is State.DONE
+        assert same_files(release, sites.simulated(), tmp_path)
+
     @pytest.mark.parametrize(
         ("tampered", "reason"),
         [
@@ -223,6 +253,25 @@ class EngineContract:
 
         progress, _ = self.carried(sites.study, Wires(answer), tmp_path / "root")
         assert [absence.site for absence in progress.rounds[1].absent] == [SITES[0]]
+
+    def test_a_question_that_an_engine_truncates_is_refused_by_its_site(
+        self, tmp_path: Path
+    ) -> None:
+        sites = Answers(quorum=2)
+
+        def answer(site: str, message: bytes) -> Said:
+            cut = site == SITES[0] and decode(message, Query).number == 1
+            try:
+                return sites.answer(site, message[:-1] if cut else message)
+            except HeterofedsynError as error:
+                return Refused.because_of(error).reason
+
+        progress, release = self.carried(sites.study, Wires(answer), tmp_path / "root")
+        assert progress.state is State.DONE
+        (absence,) = progress.rounds[1].absent
+        assert (absence.site, absence.reason) == (SITES[0], "refused (malformed)")
+        assert [each.site for each in missed(release)] == [SITES[0]]
+        assert sites.asked[1, SITES[0]] == 0
 
     # SITES THAT ARE AWAY
 
@@ -378,6 +427,31 @@ class EngineContract:
         found = load(release).privacy.sums
         assert isinstance(found, tuple)
         assert {each.sites for each in found} == {("birch", "Fir", "oak")}
+
+    @pytest.mark.parametrize("mischief", ["truncates", "swaps", "repeats", "reverses"])
+    def test_an_engine_puts_no_masked_answer_in_anothers_place(
+        self, mischief: str, tmp_path: Path
+    ) -> None:
+        federation = Federation(4, quorum=3)
+        agents = Agents(federation)
+
+        def answer(site: str, message: bytes) -> Said:
+            own = agents.answer(site, message)
+            if site != "elm" or not isinstance(decode_asked(message), AskMasked):
+                return own
+            assert isinstance(own, bytes)
+            other = agents.answer("oak", message) if mischief == "swaps" else own
+            return own[:-1] if mischief == "truncates" else other
+
+        wires = Wires(answer, repeats=mischief == "repeats", reverses=mischief == "reverses")
+        progress, release = self.carried(federation.study, wires, tmp_path / "root")
+        assert progress.state is State.DONE
+        found = load(release).privacy.sums
+        assert isinstance(found, tuple)
+        whole = ("birch", "elm", "Fir", "oak")
+        harmless = mischief in ("repeats", "reverses")
+        assert {each.sites for each in found} == {whole if harmless else ("birch", "Fir", "oak")}
+        assert same_files(release, federation.simulated(), tmp_path) is harmless
 
     def test_a_wrong_self_seed_is_named_though_the_sum_is_opened(self, tmp_path: Path) -> None:
         federation = Federation(4, quorum=3)

@@ -148,6 +148,28 @@ def test_a_site_whose_node_left_while_it_was_asked_is_asked_as_another_node() ->
     assert [*exchange.results(lambda: False)] == [("elm", Heard(b"counts"))]
 
 
+@pytest.mark.parametrize(("node", "heard"), [(1, Heard(b"counts")), (2, Heard.nothing())])
+def test_a_reply_counts_from_the_node_that_was_asked_and_from_no_other(
+    node: int, heard: Heard
+) -> None:
+    class Swapping:
+        """A grid that has a question answered by any node."""
+
+        def get_nodes(self) -> list[Any]:
+            return [SimpleNamespace(node_id=1, name="elm"), SimpleNamespace(node_id=2, name="oak")]
+
+        def push_messages(self, messages: list[Message]) -> list[str]:
+            return ["number"]
+
+        def pull_messages(self, numbers: list[str]) -> list[Any]:
+            fields = RecordDict({TASK: ConfigRecord({ANSWER: b"counts"})})
+            metadata = SimpleNamespace(reply_to_message_id="number", src_node_id=node)
+            return [SimpleNamespace(metadata=metadata, content=fields, has_content=lambda: True)]
+
+    exchange = GridExchange(Swapping(), {"elm": b"query"}, 20.0, again=False)
+    assert [*exchange.results(lambda: False)] == [("elm", heard)]
+
+
 @pytest.mark.parametrize(
     "word", ["{$HUB_SECRET}", "{{a}}", "{", "${HOME}", "@me", "# no", "'", '"', "\\", "=", " "]
 )
