@@ -13,7 +13,7 @@ FEDERATION := $(VENV)/.federation-installed
 FLOWER := $(VENV)-flower/.flower-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo try wheel setup check test check-slow fuzz format lock docs readers advisories clean
+.PHONY: help demo try wheel setup check test check-slow fuzz rounds format lock docs readers advisories clean
 .SILENT:
 # Hundreds of processes of tests import the package: none should have to compile it again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -33,6 +33,7 @@ wheel: $(CORE) ## a wheel in dist, what it needs with hashes, and SHA256SUMS of 
 	rm -rf $(DIST)
 	$(BIN)/python -m hatchling build --target wheel --directory $(abspath $(DIST))
 	cp locks/federation.txt $(DIST)/requirements.txt
+	cp locks/flower.txt $(DIST)/requirements-flower.txt
 	$(BIN)/python tools/checksums.py $(DIST)
 
 setup: $(DEV) ## a virtual environment in .venv with the package and all tools
@@ -78,6 +79,11 @@ MINUTES ?= 10
 fuzz: $(DEV) ## fresh examples of every law; what a stranger can send, MINUTES=10 for each of TARGETS= (all)
 	$(if $(TARGETS),,$(BIN)/pytest -q -m "hypothesis and not slow" $(FRESH))
 	PYTHONPATH=tests $(BIN)/python -W ignore -m fuzz.run $(TARGETS) --minutes $(MINUTES)
+
+rounds: $(DEV) $(FLOWER) ## seconds a round of real federations of NVFlare and Flower takes here
+	PYTHONPATH=tests $(BIN)/python -m rounds nvflare
+	PYTHONPATH=tests $(VENV)-flower/bin/python -m rounds flower
+	PYTHONPATH=tests $(VENV)-flower/bin/python -m rounds flower-runs-apps
 
 format: $(DEV) ## put every file into the one format
 	$(BIN)/ruff format .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -21,16 +22,28 @@ GUIDE = NVFLARE_GUIDE | {
     block.words[0]: block.text for block in blocks(ROOT / "docs" / "flower.md") if block.words
 }
 RELAY = "heterofedsyn-relay.service"
-SUPERLINK = "superlink"
+SUPERLINK, PROXY = "superlink", "proxy"
+NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 
 @dataclass(eq=False)
 class FlowerFederation(Federation):
-    """One SuperLink, at which the coordinator works, and some sites."""
+    """One SuperLink, at which the coordinator works, and some sites.
+
+    Attributes:
+        gate: the port at which sites find the SuperLink: the proxy's, if there is nginx.
+        runs_apps: whether SuperNodes run what is shipped.
+        ports: of the SuperNodes, for their relays.
+    """
 
     guide: ClassVar[dict[str, str]] = GUIDE
+    runs_apps: ClassVar[bool] = False
+    gate: int = field(default_factory=free_port)
     ports: dict[str, int] = field(default_factory=dict)
-    runs_apps: bool = False
+
+    def __post_init__(self) -> None:
+        if NGINX is None:
+            self.gate = self.port
 
     def folder(self, role: str) -> Path:
         return self.root / NAME / HUB if role in (HUB, COORDINATOR) else self.root / role
@@ -43,11 +56,12 @@ class FlowerFederation(Federation):
         more = f" --runtime-port {self.ports.setdefault(role, free_port())}"
         more += " --runs-apps" if self.runs_apps else ""
         return (
-            text.replace("localhost:9092", f"localhost:{self.port}")
+            text.replace("localhost:9092", f"localhost:{self.gate}")
+            .replace("192.0.2.10:9092", f"127.0.0.1:{self.gate}")
             .replace("127.0.0.1:9092", f"127.0.0.1:{self.port}")
             .replace("--port 9092", f"--port {self.port}")
             .replace("site flower", f"site flower{more}")
-            .replace("/srv/heterofedsyn", str(self.folder(HUB)))
+            .replace("/srv/superlink", str(self.folder(HUB)))
         )
 
     def environment(self) -> dict[str, str]:
@@ -80,6 +94,23 @@ class FlowerFederation(Federation):
         command = f"cd {self.folder(HUB)}; " + self.page("superlink.sh", HUB)
         self.spawn(f"{HUB} {SUPERLINK}", ["bash", "-euc", command], self.environment())
         until(self._listening, "the SuperLink's port")
+        if NGINX is not None and f"{HUB} {PROXY}" not in self.processes:
+            self._proxy(NGINX)
+
+    def _proxy(self, program: str) -> None:
+        """What lets sites through to the SuperLink, and nothing else."""
+        folder = self.folder(HUB)
+        (folder / "proxy.conf").write_text(self.page("proxy.conf", HUB))
+        (folder / PROXY).mkdir()
+        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        places = " ".join(f"{kind}_temp_path {folder / PROXY / kind};" for kind in kinds)
+        (folder / "nginx.conf").write_text(
+            f"{'user root;' if os.getuid() == 0 else ''} daemon off; error_log stderr; "
+            f"pid {folder / PROXY}/pid; events {{}} "
+            f"http {{ access_log off; {places} include {folder}/proxy.conf; }}\n"
+        )
+        command = [program, "-p", str(folder / PROXY), "-c", str(folder / "nginx.conf")]
+        self.spawn(f"{HUB} {PROXY}", command, self.environment())
 
     def end_server(self) -> None:
         self.end(f"{HUB} {SUPERLINK}")
@@ -110,3 +141,9 @@ class FlowerFederation(Federation):
         from heterofedsyn.engines.flower import bundle
 
         monkeypatch.setattr(bundle, "SERVER_APP", "flower_simulated:app")
+
+
+class AppsFederation(FlowerFederation):
+    """One whose SuperNodes run what is shipped: Flower starts the ClientApp for every message."""
+
+    runs_apps = True

@@ -755,7 +755,7 @@ def test_every_command_of_the_guide_to_flower_is_run_by_a_test_or_said_not_to_be
     named = [block.words[0] for block in page if block.words]
     assert all(block.words for block in page)
     used = ("flower_support", "engine_real", "test_flower")
-    assert unused(named, *used) == {"install.sh", "proxy.conf"}
+    assert unused(named, *used) == {"install.sh", "superlink-user.sh"}
 
 
 def unused(blocks_of_a_guide: Iterable[str], *modules: str) -> set[str]:

@@ -6,7 +6,11 @@ import hashlib
 import json
 import os
 import shutil
+import signal
+import ssl
 import tempfile
+import urllib.error
+import urllib.request
 from ast import literal_eval
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,15 +29,19 @@ from engine_real import (
     make_study,
     release_of,
 )
-from flower_support import FlowerFederation
+from flower_support import NGINX, RELAY, FlowerFederation
 from heterofedsyn._defaults import SITE_OF_KIT
 from heterofedsyn.cli.app import run
 from heterofedsyn.engines.flower import bundle
+from heterofedsyn.engines.flower.superlink import SuperLink
 from heterofedsyn.engines.session import ended
+from heterofedsyn.errors import EngineError
 from heterofedsyn.federation.engine_checks import check_engine
+from heterofedsyn.federation.flower_site import harden_flower
 from heterofedsyn.federation.party import Party
 from heterofedsyn.protocol.plan import Aggregation
-from nvflare_support import COORDINATOR, until
+from nvflare_support import COORDINATOR, ENGINE, HUB, until
+from rounds import timed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -108,6 +116,31 @@ def main(grid, context):
     assert all(content and {*fields} == {"reason"} for content, fields in said)
 
 
+@pytest.mark.skipif(NGINX is None, reason="the proxy of the guide is nginx: install it")
+def test_flower_proxy_of_the_guide_lets_sites_through_and_nobody_submit(
+    federated: FlowerFederation,
+) -> None:
+    assert federated.connected() == {*SITES}
+    hub = federated.folder(HUB)
+    for port, let_in in ((federated.port, True), (federated.gate, False)):
+        server = SuperLink(f"localhost:{port}", hub / "root.pem", hub / "studies")
+        with server.connect() as session:
+            if let_in:
+                assert {*session.heard()} == {*SITES}
+                continue
+            with pytest.raises(EngineError):
+                session.heard()
+            with pytest.raises(EngineError):
+                session.submit(make_study("allmarg", quorum=3), resume=False)
+    context = ssl.create_default_context(cafile=str(hub / "root.pem"))
+    for place in ("control/ListRuns", "runtime/PullTaskInput", "fleet/../control/ListRuns", ""):
+        asked = urllib.request.Request(f"https://localhost:{federated.gate}/v1/{place}", b"")
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(asked, context=context)
+        refused.value.close()
+        assert refused.value.code == 403, place
+
+
 def test_flower_carries_a_study_under_secure_aggregation(federated: FlowerFederation) -> None:
     for site in SITES:
         federated.run("alone.sh", site)
@@ -151,3 +184,26 @@ def test_flower_doctor_reaches_the_hub_and_finds_no_code_run(federated: FlowerFe
         assert found[rule] == "ok", rule
     engine = check_engine(Party.load(federated.folder(SITES[0])), os.getuid())
     assert engine.state == "ok", engine.words
+
+
+def test_flower_site_may_decide_to_run_what_is_shipped_and_its_agent_answers_all_the_same(
+    federated: FlowerFederation,
+) -> None:
+    """The ClientApp: Flower starts it for every message, beside relays of other sites."""
+    site = SITES[1]
+    harden_flower(federated.folder(site), runs_apps=True)
+    federated.end(f"{site} {RELAY}")
+    # A SuperNode that says farewell is let in at once, one that was killed when it is missed.
+    federated.end(f"{site} {ENGINE}", signal.SIGTERM)
+    federated.start(ENGINE, site)
+    log = federated.log(f"{site} {ENGINE}")
+    until(lambda: "SuperNode ID" in log.read_text(), "the SuperNode is back")
+    study = make_study("allmarg", quorum=3, seed=SEED + 5)
+    approve(federated, study)
+    found = timed(federated, study)
+    assert len(found.rounds) == 2
+    assert min(found.rounds) > 0
+    record = json.loads((release_of(federated) / "run.json").read_text())
+    assert "missed" not in record
+    for each in SITES:
+        assert charges(federated, each, study) == ["one-way", "pairs"]

@@ -227,6 +227,8 @@ def test_the_wheel_installs_without_an_index_as_the_readme_says(tmp_path: Path) 
 
     run_block("carry", offline=False)
     run_block("offline", offline=True)
+    for_flower = tmp_path / "dist" / "requirements-flower.txt"
+    assert for_flower.read_bytes() == (ROOT / "locks" / "flower.txt").read_bytes()
     said = subprocess.run(
         [tmp_path / "venv" / "bin" / "heterofedsyn", "federation", "try", "--help"],
         capture_output=True,
