@@ -11,11 +11,12 @@ import pytest
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.config import get_fused_config_from_fab
+from flwr.common.constant import ErrorCode
 
 from engine_contract import ROWS, EngineContract, Wires
 from flower_wires import as_a_task, run_wired
 from heterofedsyn.engines.exchange import Heard
-from heterofedsyn.engines.flower import bundle, client_app
+from heterofedsyn.engines.flower import bundle, client_app, grid_exchange
 from heterofedsyn.engines.flower.envelope import heard_of, question
 from heterofedsyn.engines.flower.grid_exchange import GridExchange, nodes_by_name
 from heterofedsyn.engines.flower.resident import Resident
@@ -146,6 +147,41 @@ def test_a_site_whose_node_left_while_it_was_asked_is_asked_as_another_node() ->
 
     exchange = GridExchange(Leaving(), {"elm": b"query"}, 20.0, again=False)
     assert [*exchange.results(lambda: False)] == [("elm", Heard(b"counts"))]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_site_whose_node_left_after_it_was_asked_is_waited_for(
+    waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for all sites asks by itself again, once it knows that one is not there."""
+    monkeypatch.setattr(grid_exchange, "_NODES_AGAIN", 0.0)
+
+    class Restarting:
+        """A grid that says of the first question that its node is gone."""
+
+        pushed = 0
+
+        def get_nodes(self) -> list[Any]:
+            return [SimpleNamespace(node_id=1, name="elm")]
+
+        def push_messages(self, messages: list[Message]) -> list[str]:
+            self.pushed += 1
+            return [f"number {self.pushed}"]
+
+        def pull_messages(self, numbers: list[str]) -> list[Any]:
+            said = replied(**{ANSWER: b"counts"})
+            if self.pushed == 1:
+                asked = question(1, b"query", 1.0)
+                said = Message(Error(ErrorCode.NODE_UNAVAILABLE), reply_to=asked)
+            said.metadata.__dict__["_reply_to_message_id"] = numbers[0]
+            said.metadata.__dict__["_src_node_id"] = 1
+            return [said]
+
+    grid = Restarting()
+    exchange = GridExchange(grid, {"elm": b"query"}, 20.0, again=waits)
+    said = [("elm", Heard.nothing())] if waits else [("elm", Heard(b"counts"))]
+    assert [*exchange.results(lambda: False)] == said
+    assert grid.pushed == (1 if waits else 2)
 
 
 @pytest.mark.parametrize(("node", "heard"), [(1, Heard(b"counts")), (2, Heard.nothing())])

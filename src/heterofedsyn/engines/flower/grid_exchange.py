@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import httpx
+from flwr.common.constant import ErrorCode
 from flwr.supercore.error import FlowerError
 
 from heterofedsyn.engines.conducting import Stopped
@@ -77,8 +78,17 @@ class GridExchange(Exchange):
         site, node = self._asked.pop(message.metadata.reply_to_message_id, ("", 0))
         if not site:
             return None
+        if not self._again and _left(message):
+            # As long as the study waits: SuperNodes are started anew, and machines with them.
+            self._send(site, self._messages[site], 0.0)
+            return None
         from_node = message.metadata.src_node_id == node
         return site, heard_of(message) if from_node else Heard.nothing()
+
+
+def _left(message: Any) -> bool:
+    """Whether it is Flower's word that the node which was asked is not there any more."""
+    return not message.has_content() and bool(message.error.code == ErrorCode.NODE_UNAVAILABLE)
 
 
 def nodes_by_name(nodes: Iterable[Any]) -> dict[str, int]:
