@@ -46,7 +46,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _HOSTS = re.compile(r"[\w.,:%\[\]-]*", re.ASCII)
 _WORD = r'(?:[^\W\d][\w$]*|"(?:[^"]|"")+")'
 _SPARK_TABLE = re.compile(r"(?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))*")
-_CLUSTER = re.compile(r"(spark://[\w.,:\[\]-]+|sc://[\w.:\[\]-]+:\d+)(?:/;(?!.*token)[^@]*|/?)")
+_CLUSTER = re.compile(r"spark://[\w.,:\[\]-]+:\d+|sc://[\w.:\[\]-]+:\d+(?:/;(?!.*token)[^@]*|/?)")
 _NO_CLUSTER = (
     "a cluster of Spark is spark://host:7077 or sc://host:15002, without user and token; give a "
     "token by SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -368,9 +368,10 @@ def _spark(text: str) -> Location:
     """A table by its name, or a query, which messages do not repeat: it may name values of rows."""
     if text.partition(":")[2].startswith("//"):
         address, _, query = text.partition("#")
-        if (cluster := _CLUSTER.fullmatch(address)) is None:
+        if _CLUSTER.fullmatch(address) is None:
             raise UsageError(_NO_CLUSTER)
-        return Location("spark", cluster[1], address, _query(cluster[1], query, _SPARK_TABLE))
+        name = address.partition("/;")[0].rstrip("/")
+        return Location("spark", name, address, _query(name, query, _SPARK_TABLE))
     said = text.partition(":")[2].strip().rstrip(";").rstrip()
     if _SPARK_TABLE.fullmatch(said):
         return Location("spark", f"spark:{said}", said)
