@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
 
 from heterofedsyn.bench.families import FAMILIES, Invented, family
+from heterofedsyn.cli.peers import peers
 from heterofedsyn.errors import UsageError
 from heterofedsyn.evaluation.learning import Task
 from heterofedsyn.marginals import count_pairs
@@ -127,6 +131,15 @@ def test_families_for_models_have_a_label(name: str, task: str) -> None:
 def test_tables_out_of_range_are_refused(rows: int, columns: int) -> None:
     with pytest.raises(UsageError, match="must be in"):
         invented("binary", rows, columns)
+
+
+def test_the_families_are_those_that_the_guide_and_the_command_name() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "evaluation.md").read_text("utf-8")
+    assert re.findall(r"^\| `([\w-]+)` \| (.+) \| ([\d,]+), (\d+) \|$", page, re.MULTILINE) == [
+        (name, own.about, f"{own.rows:,}", str(own.columns)) for name, own in FAMILIES.items()
+    ]
+    (option,) = get_type_hints(peers, include_extras=True)["family"].__metadata__
+    assert option.help.partition(": ")[2] == f"{', '.join(FAMILIES)}."
 
 
 def test_an_unknown_family_is_refused_with_a_hint() -> None:
