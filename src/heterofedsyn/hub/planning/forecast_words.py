@@ -64,7 +64,10 @@ def mode_words(told: Forecast) -> str:
         return f"mode {outlook.mode}: there is no pair of columns that could depend on each other"
     likely = f" ({outlook.chances[outlook.mode]:.0%} likely)"
     if outlook.mode == "full":
-        return f"mode full{likely}: {what}, on up to {outlook.resolution:.1f} groups per column"
+        return (
+            f"mode full{likely}: {what}; {outlook.resolution:.1f} groups per column would stand "
+            "out of the noise"
+        )
     missing = [t for t in told.thresholds if t.groups < t.needed]
     why = "; ".join(
         f"for pairs {'of all kinds' if t.mode == 'full' else 'with the label'} {t.groups:.1f} "
