@@ -101,7 +101,7 @@ def _watched(
     first = [pair for pair in pairs if pair in wanted]
     rest = [pair for pair in pairs if pair not in wanted]
     room = max(1, MOST_TABLES - len(first))
-    watched = [*first[:MOST_TABLES], *rest[:: max(1, -(-len(rest) // room))]]
+    watched = [*first, *rest[:: max(1, -(-len(rest) // room))]][:MOST_TABLES]
     places = [(place, place) for place in range(len(domain.names))]
     places += [(domain.index(one), domain.index(other)) for one, other in watched]
     firsts, seconds = np.array(places).T.copy()

@@ -42,8 +42,9 @@ def choose(
         certain = [*(pair for pair in domain.pairs() if label in pair), *certain]
     joined = dict.fromkeys(mode.forced, math.inf)
     forest = [pair for pair in spanning_forest({**joined, **scores}) if pair not in joined]
+    within = {*forest}
     best = sorted((p for p in scores if scores[p] > 0), key=lambda pair: -scores[pair])
-    extras = [pair for pair in best if pair not in set(forest)]
+    extras = [pair for pair in best if pair not in within]
     chosen = [*certain, *forest]
     for pair in extras[: most_extras(domain)]:
         if scores[pair] ** 2 < WORTH * _added_error(len(chosen) + 1, domain.cells(pair), mode, n):

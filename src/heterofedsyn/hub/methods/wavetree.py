@@ -271,7 +271,8 @@ class WaveTree(Method):
         if not chosen:
             return self._outcome(targets, scores, mode)
         # MEASURE pairs
-        again = tuple(own for own in seen if own.statistic in set(chosen))
+        among = set(chosen)
+        again = tuple(own for own in seen if own.statistic in among)
         round_ = yield Ask.evenly("pairs", chosen, for_pairs)
         targets = targets.with_measured((*again, *round_.measurements()))
         return self._outcome(targets, scores, mode)
