@@ -86,6 +86,8 @@ def scale(
         say(f"{rows:,} rows in {table}")
         return
     if spark:
+        if postgresql is not None:
+            raise UsageError("--spark measures a cluster alone; leave out --postgresql")
         from heterofedsyn.bench import spark_scale
 
         _show("Spark on this machine", spark_scale.measure(note, rows), as_json=as_json)
