@@ -219,7 +219,6 @@ class CategoricalColumn(Column):
             self._set(other=other)
 
     def _read(self, array: pa.Array) -> Reading:
-
         from heterofedsyn.schema import _parsing
 
         if not _parsing.is_text(array.type):
@@ -237,7 +236,6 @@ class CategoricalColumn(Column):
         return self._settled(codes, _parsing.Cells(codes, missing, codes >= 0))
 
     def _write(self, codes: Integers, missing: Mask, rng: np.random.Generator) -> pa.Array:
-
         return arrow_text(self.values).take(arrow_of(codes, missing))
 
 

@@ -13,7 +13,6 @@ from heterofedsyn.privacy.noisy import Noisy
 SMALLEST_MASS = 1e-9
 """Keeps what is divided by a mass finite where there is none."""
 
-
 LEARNING_TURNS = 4
 """Turns of learning how much of a level is smooth; more changed nothing measurable."""
 

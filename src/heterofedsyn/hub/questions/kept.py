@@ -82,8 +82,7 @@ class Drawn:
         none = np.zeros((len(self.schema.domain), 0), np.uint16)
         return decode(self.schema, EncodedTable(self.schema.domain, none), np.random.default_rng(0))
 
-    @cached_property
-    def informed(self) -> Model:
+    def known_model(self) -> Model:
         """The model, with its estimates if they are kept: they take longer than a question."""
         if self.cache is None:
             return self.model

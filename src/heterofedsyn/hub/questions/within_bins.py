@@ -80,7 +80,6 @@ def _with_favourites(
     column: BinnedColumn, masses: Floats, codes: Codes, values: pa.Array, rng: np.random.Generator
 ) -> pa.Array:
     """The same values, only that a bin that stands out has what is too much at one of them."""
-
     own, before, after = _beside(column, masses)
     usual = np.maximum(before, after)
     peaks = standing_out(column, masses)

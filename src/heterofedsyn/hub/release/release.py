@@ -142,7 +142,7 @@ class Release:
                 f"replicates ({replicates}) must be at least 2: intervals need several"
             )
         drawn = self._drawn(replicates, cache, watch)
-        return put(sql, self.schema, drawn.informed, drawn.tables, drawn.empty())
+        return put(sql, self.schema, drawn.known_model(), drawn.tables, drawn.empty())
 
     def ask(self, sql: str, *, replicates: int = 20, cache: str | Path | None = None) -> Any:
         """The same as `answer`, as a pandas data frame with its notes in `attrs`."""
