@@ -35,6 +35,10 @@ ANY_OF_SEVERAL = (
     "dropDuplicates and distinct keep any one of several rows; use SELECT DISTINCT, or GROUP BY "
     "with min or max"
 )
+UNTOLD = (
+    "this version of Spark says what it would do in words that are not known here, so nobody can "
+    "see whether each row stands for itself; use a version that the extra `spark` allows"
+)
 
 
 def check_plan(name: str, frame: Any) -> None:
@@ -48,6 +52,8 @@ def check_plan(name: str, frame: Any) -> None:
         raise UsageError(f"{name}: a stream has no end; pass a table")
     with setting(frame.sparkSession, _WIDTH, str(2**31 - 1)):
         plan, certain = _analysed(frame)
+    if not plan.strip():
+        raise DataError(f"{name}: {UNTOLD}")
     if _PUSHING.search(plan):
         raise DataError(f"{name}: {PUSHES}")
     if _ANY_OF_SEVERAL.search(plan):
