@@ -179,9 +179,10 @@ def drawn_haar(
     prior: tuple[float, float, float],
     rng: np.random.Generator,
 ) -> Floats:
-    """Counts of values, drawn from what `rebuild_haar` takes the mean of.
+    """Counts of values, drawn from a posterior like that of which `rebuild_haar` takes the mean.
 
-    Only that what is smooth is so up to a roughness: nothing is smooth to the last record.
+    Here its weights are not learnt, and roughness is taken for more than shows: no level tells it
+    well, and nothing is smooth to the last record.
 
     Args:
         known: the mean itself.
@@ -218,7 +219,7 @@ class _Node:
     noisy: Noisy
 
     def difference(self, spread: float, edge: float, rng: np.random.Generator) -> Floats:
-        """A draw of each from its posterior; the prior is that of MATH section 5.2."""
+        """A draw of each from its posterior; MATH section 6."""
         mass, seen = np.maximum(self.masses, 1e-9), self.noisy.values
         sigma = math.sqrt(self.noisy.variance)
         wide = np.sqrt(sigma**2 + self.rough**2)
