@@ -160,9 +160,9 @@ def check_pairs(releases: list[Release]) -> None:
                 if pair in targets.marginals:
                     found.append((targets.marginals[pair], counts.of(whole(pair))))
                 found += [
-                    (m.noisy, m.statistic.exact(counts).values)
-                    for m in targets.measurements
-                    if isinstance(m.statistic, Grouped) and m.statistic.attributes == pair
+                    (noisy, statistic.exact(counts).values)
+                    for statistic, noisy in targets.combined.items()
+                    if isinstance(statistic, Grouped) and statistic.attributes == pair
                 ]
             if len(found) < several:
                 with pytest.raises(UsageError, match="was not measured"):
