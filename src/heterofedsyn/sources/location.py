@@ -47,10 +47,6 @@ _HOSTS = re.compile(r"[\w.,:%\[\]-]*", re.ASCII)
 _WORD = r'(?:[^\W\d][\w$]*|"(?:[^"]|"")+")'
 _SPARK_TABLE = re.compile(r"(?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))*")
 _CLUSTER = re.compile(r"spark://[\w.,:\[\]-]+:\d+|sc://[\w.:\[\]-]+:\d+(?:/;(?!.*token)[^@]*|/?)")
-_NO_CLUSTER = (
-    "a cluster of Spark is spark://host:7077 or sc://host:15002, without user and token; give a "
-    "token by SPARK_CONNECT_AUTHENTICATE_TOKEN"
-)
 _TABLE = re.compile(rf"{_WORD}(?:\.{_WORD}){{0,2}}")
 
 
@@ -369,7 +365,10 @@ def _spark(text: str) -> Location:
     if text.partition(":")[2].startswith("//"):
         address, _, query = text.partition("#")
         if _CLUSTER.fullmatch(address) is None:
-            raise UsageError(_NO_CLUSTER)
+            raise UsageError(
+                "a cluster of Spark is spark://host:7077 or sc://host:15002, without user and "
+                "token; give a token by SPARK_CONNECT_AUTHENTICATE_TOKEN"
+            )
         name = address.partition("/;")[0].rstrip("/")
         return Location("spark", name, address, _query(name, query, _SPARK_TABLE))
     said = text.partition(":")[2].strip().rstrip(";").rstrip()
