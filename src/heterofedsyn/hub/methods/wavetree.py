@@ -149,7 +149,9 @@ class WaveTree(Method):
         rounds: list[Later] = []
         scored = self._scored_pairs(setting)
         if scored and any(mode.scored for mode in modes):
-            groups = max(self._rough(setting, mode, rows) for mode in modes if mode.scored)
+            groups = max(
+                self._groups_of_scores(setting, mode, rows) for mode in modes if mode.scored
+            )
             cells = self._most_cells(setting, scored, groups)
             most = max(mode.split(rest)[1] for mode in modes)
             rounds.append(Later("scores", ("grouped",), len(scored), sum(cells), most, columns=2))
@@ -191,7 +193,7 @@ class WaveTree(Method):
             if setting.schema.label not in pair and pair not in forced
         ]
 
-    def _rough(self, setting: Setting, mode: Mode, n: float | None) -> float:
+    def _groups_of_scores(self, setting: Setting, mode: Mode, n: float | None) -> float:
         """Groups per attribute when pairs are scored: as many as the noise of scores allows.
 
         Args:
@@ -250,7 +252,7 @@ class WaveTree(Method):
         scores: dict[Clique, float] = {}
         seen: tuple[Measurement, ...] = ()
         if mode.scored:
-            rough = grid_of(setting.schema, values, n, self._rough(setting, mode, n))
+            rough = grid_of(setting.schema, values, n, self._groups_of_scores(setting, mode, n))
             statistics = grouped_pairs(self._scored_pairs(setting), rough)
             if statistics:
                 round_ = yield Ask.evenly("scores", statistics, for_scores)
