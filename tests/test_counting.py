@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from heterofedsyn import marginals
 from heterofedsyn._arrays import Integers, stream
 from heterofedsyn.errors import UsageError
 from heterofedsyn.marginals import TableCounts, count_pairs
-from heterofedsyn.marginals.counts import View, count_views, whole
+from heterofedsyn.marginals.counts import Side, View, count_views, shape, whole
 from heterofedsyn.marginals.cover import cover
 from heterofedsyn.schema import Domain, EncodedTable
 from support import dependent_table, tables
@@ -91,6 +92,69 @@ def test_singles_are_the_sums_of_pairs(table: EncodedTable) -> None:
     joint = counts.of(whole((a, b))).reshape(table.domain.shape((a, b)))
     assert np.array_equal(counts.of(whole((a,))), joint.sum(axis=1))
     assert np.array_equal(counts.of(whole((b,))), joint.sum(axis=0))
+
+
+@given(st.data(), st.integers(0, 300), st.integers(1, 3))
+def test_three_columns_are_counted_as_numpy_counts_them_whatever_is_merged(
+    data: st.DataObject, rows: int, threads: int
+) -> None:
+    sizes = tuple(data.draw(st.lists(st.integers(1, 300), min_size=3, max_size=4)))
+    table = dependent_table(Domain(tuple("abcd"[: len(sizes)]), sizes), rows)
+    views: list[View] = []
+    for clique in combinations(table.domain.names, 3):
+        view: list[Side] = []
+        for name in clique:
+            size = table.domain.size(name)
+            number = data.draw(st.integers(1, min(size, 9)))
+            groups = tuple(value * number // size for value in range(size))
+            view.append((name, None if number == 9 else groups))
+        views.append(tuple(view))
+    views += [views[0][:2], views[0][:1], views[0][1:], whole(table.domain.names[:2])]
+    for view, found in zip(views, count_views([table], views, table.domain, threads), strict=True):
+        codes = [
+            (np.arange(table.domain.size(name)) if groups is None else np.array(groups))[
+                table.codes[table.domain.index(name)]
+            ]
+            for name, groups in view
+        ]
+        expected = np.zeros(shape(view, table.domain), np.int64)
+        np.add.at(expected, tuple(codes), 1)
+        assert np.array_equal(found, expected.ravel())
+
+
+@pytest.mark.parametrize("sizes", [(256, 1, 256), (256, 256, 256), (1, 256, 2), (3, 40_000, 90)])
+def test_three_wide_columns_are_counted_exactly(sizes: tuple[int, int, int]) -> None:
+    rng = np.random.default_rng(0)
+    codes = np.stack([rng.integers(0, size, 2_000) for size in sizes])
+    codes[:, 0] = np.array(sizes) - 1
+    table = EncodedTable.from_codes(Domain(("a", "b", "c"), sizes), codes)
+    found = TableCounts(table).of(whole(("a", "b", "c"))).reshape(sizes)
+    expected = np.zeros(sizes, np.int64)
+    np.add.at(expected, tuple(codes), 1)
+    assert np.array_equal(found, expected)
+
+
+@given(tables(most_rows=100))
+def test_pairs_are_the_sums_of_three_columns(table: EncodedTable) -> None:
+    counts = TableCounts(table)
+    for clique in combinations(table.domain.names, 3):
+        joint = counts.of(whole(clique)).reshape(table.domain.shape(clique))
+        for axis in range(3):
+            pair = clique[:axis] + clique[axis + 1 :]
+            assert np.array_equal(counts.of(whole(pair)), joint.sum(axis=axis).ravel())
+
+
+def test_many_maps_of_three_columns_take_one_pass_and_count_the_same() -> None:
+    table = dependent_table(Domain(("a", "b", "c"), (4, 5, 3)), 400)
+    rng = np.random.default_rng(0)
+    views: list[View] = [
+        (("a", tuple(map(int, rng.integers(0, 3, 4)))), ("b", None), ("c", (0, number % 2, 1)))
+        for number in range(12)
+    ]
+    counts = TableCounts(table)
+    counts.prepare(views)
+    for view in views:
+        assert np.array_equal(counts.of(view), count_views([table], [view], table.domain)[0])
 
 
 @given(tables(most_rows=60), st.integers(1, 5), st.integers(0, 2**32))

@@ -91,6 +91,12 @@ def statistics(draw: st.DrawFn, domain: Domain) -> Statistic:
         *(st.tuples(*[st.integers(0, size - 1)] * size) for size in domain.shape(names))
     )
     merged = st.builds(Grouped, st.just((names[0], names[1])), groups)
+    if len(domain) > 2:
+        three = domain.clique(*draw(st.permutations(domain.names))[:3])
+        all_groups = st.tuples(
+            *(st.tuples(*[st.integers(0, size - 1)] * size) for size in domain.shape(three))
+        )
+        merged |= st.builds(Grouped, st.just(three), all_groups)
     return draw(st.one_of(st.just(Flat(names)), st.just(Dependence(names)), sketch, merged))
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from heterofedsyn import marginals
 from heterofedsyn.bench.fresh_process import in_fresh_process
-from heterofedsyn.errors import DataError
+from heterofedsyn.errors import DataError, UsageError
 from heterofedsyn.marginals import Counts, TableCounts, Tally, count_pairs
-from heterofedsyn.marginals.counts import PairCounts, View, whole
+from heterofedsyn.marginals.counts import PAIRS, TRIPLES, PairCounts, View, whole
 from heterofedsyn.marginals.cover import cover
 from heterofedsyn.schema import Domain, EncodedTable
 from support import dependent_table, tables
@@ -36,11 +36,12 @@ def tallied(
     kept: dict[str, int],
     batch: int = 173,
     folder: Path | None = None,
+    together: int = PAIRS,
 ) -> Counts:
     """The counts of a table that arrives in batches."""
     for name, value in kept.items():
         monkeypatch.setattr(marginals.tally, name, value)
-    with Tally(table.domain, folder) as tally:
+    with Tally(table.domain, folder, together=together) as tally:
         for start in range(0, table.rows, batch):
             tally.add(table.codes[:, start : start + batch])
         return tally.counts()
@@ -72,6 +73,32 @@ def test_counts_are_the_same_whatever_is_kept(
     found.prepare(views(DOMAIN))
     for view in views(DOMAIN):
         assert np.array_equal(found.of(view), plain.of(view))
+
+
+@pytest.mark.parametrize("kept", KEPT.values(), ids=KEPT)
+@pytest.mark.parametrize("rows", [0, 1, 5_000])
+def test_three_columns_are_counted_whatever_is_kept(
+    kept: dict[str, int], rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = dependent_table(DOMAIN, rows)
+    found = tallied(table, monkeypatch, kept, together=TRIPLES)
+    plain = TableCounts(table)
+    halves = tuple(value // 2 for value in range(DOMAIN.size("b")))
+    asked: list[View] = [
+        whole(("a", "b", "c")),
+        (("a", (0, 1, 1)), ("b", halves), ("d", None)),
+        (("b", halves), ("c", None), ("d", (0,) * 7)),
+    ]
+    found.prepare([*views(DOMAIN), *asked])
+    for view in (*views(DOMAIN), *asked):
+        assert np.array_equal(found.of(view), plain.of(view))
+
+
+def test_three_columns_are_never_counted_from_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = tallied(dependent_table(DOMAIN, 3_000), monkeypatch, KEPT["as counts"])
+    assert isinstance(found, PairCounts)
+    with pytest.raises(UsageError, match="only pairs were counted"):
+        found.of(whole(("a", "b", "c")))
 
 
 def test_what_is_smaller_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,11 +24,14 @@ def multiply(counts: Integers, matrix: NDArray[np.int32], out: Integers) -> None
 
 
 @njit(cache=True, nogil=True)
-def merge(table: Integers, down: Integers, across: Integers, out: Integers) -> None:
-    """Add every cell of a table to the cell of `out` that its row and column are mapped to."""
-    for i in range(table.shape[0]):
-        for j in range(table.shape[1]):
-            out[down[i], across[j]] += table[i, j]
+def merge(
+    table: Integers, ahead: Integers, down: Integers, across: Integers, out: Integers
+) -> None:
+    """Add every cell of a table of three to the cell of `out` that its sides are mapped to."""
+    for h in range(table.shape[0]):
+        for i in range(table.shape[1]):
+            for j in range(table.shape[2]):
+                out[ahead[h], down[i], across[j]] += table[h, i, j]
 
 
 @njit(cache=True, nogil=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,7 +10,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from heterofedsyn._arrays import Integers, frozen
+from heterofedsyn._arrays import Codes, Integers, frozen
+from heterofedsyn.errors import UsageError
 from heterofedsyn.marginals.counting import Block, Marginal, PairTables, count_single, rounded_up
 from heterofedsyn.schema import Clique, Domain, EncodedTable
 from heterofedsyn.schema.table import code_type
@@ -33,7 +35,11 @@ Side: TypeAlias = tuple[str, tuple[int, ...] | None]
 """An attribute, and the group number of each of its values if they are merged."""
 
 View: TypeAlias = tuple[Side, ...]
-"""What a marginal is over: one or two attributes, values merged or not."""
+"""What a marginal is over: one to three attributes, values merged or not."""
+
+PAIRS = 2
+TRIPLES = 3
+"""How many columns counts may be of together: two, or three where a study says so."""
 
 
 def whole(clique: Clique) -> View:
@@ -112,6 +118,19 @@ class Counts(ABC):
         return self._kept[view]
 
 
+def columns(view: View, domain: Domain) -> tuple[View, ...]:
+    """The columns of codes that a view is counted from: one of each side, and never three.
+
+    Of three sides the two with the fewest values are put together, so that a table of 2^24 cells
+    needs no code of more than 16 bits; theirs is the last column.
+    """
+    if len(view) < TRIPLES:
+        return tuple((side,) for side in view)
+    sizes = shape(view, domain)
+    alone = sizes.index(max(sizes))
+    return (view[alone],), (*view[:alone], *view[alone + 1 :])
+
+
 class TableCounts(Counts):
     """Counts of rows that are at hand as codes, in one table or in several."""
 
@@ -124,7 +143,7 @@ class TableCounts(Counts):
         plain: list[View] = []
         merging: list[View] = []
         for view in views:
-            (plain if all(groups is None for _, groups in view) else merging).append(view)
+            (plain if _as_it_is(view) else merging).append(view)
         counted = dict(zip(plain, count_views(self._tables, plain, self.domain), strict=True))
         while merging:
             some = merging[: self._at_once(merging)]
@@ -135,16 +154,19 @@ class TableCounts(Counts):
     def _at_once(self, views: Sequence[View]) -> int:
         """How many of the views can be counted at once without copying too many codes."""
         longest = max(block.size for block in self._tables)
-        sides: set[Side] = set()
+        copied: set[View] = set()
         for many, view in enumerate(views):
-            sides.update(view)
-            if many and len(sides) * 2 * longest > _MOST_COPIED:
+            copied.update(columns(view, self.domain))
+            if many and len(copied) * 2 * longest > _MOST_COPIED:
                 return many
         return len(views)
 
 
 class PairCounts(Counts):
-    """Counts of rows that are gone: the tables of all pairs hold all that is ever asked for."""
+    """Counts of rows that are gone: the tables of all pairs hold all that is ever asked for.
+
+    Where three columns may be asked for together, rows must be kept.
+    """
 
     def __init__(
         self, domain: Domain, rows: int, tables: Sequence[Marginal], size: int | None = None
@@ -157,6 +179,8 @@ class PairCounts(Counts):
 
     def _view(self, view: View) -> Integers:
         clique = clique_of(view)
+        if len(clique) > PAIRS:
+            raise UsageError(f"the rows are gone, and only pairs were counted, not {clique}")
         if clique not in self._tables:
             # One attribute: any pair with it knows its counts.
             clique = next(pair for pair in self._tables if clique[0] in pair)
@@ -170,48 +194,78 @@ def count_views(
     threads: int | None = None,
 ) -> list[Integers]:
     """The counts of views over all tables, in one pass over each."""
-    sides = sorted({side for view in views for side in view}, key=lambda s: domain.index(s[0]))
-    as_it_is = all(groups is None for _, groups in sides)
-    name = {side: side[0] if as_it_is else str(place) for place, side in enumerate(sides)}
-    sizes = (shape((side,), domain)[0] for side in sides)
+    own = {view: columns(view, domain) for view in views}
+    each = {column for of_view in own.values() for column in of_view}
+    # Those of one side in the order of the domain, and after them those of two.
+    ordered = sorted(each, key=lambda column: (len(column), domain.index(column[0][0])))
+    as_it_is = all(map(_as_it_is, views))
+    name = {c: c[0][0] if as_it_is else str(place) for place, c in enumerate(ordered)}
+    sizes = (math.prod(shape(column, domain)) for column in ordered)
     inner = domain if as_it_is else Domain(tuple(name.values()), tuple(sizes))
     single: dict[View, Integers] = {
-        view: np.zeros(inner.size(name[view[0]]), np.int64) for view in views if len(view) == 1
+        view: np.zeros(inner.size(name[view]), np.int64) for view in views if len(view) == 1
     }
-    pairs: list[View] = [view for view in views if len(view) == 2]
-    joint = PairTables(inner, [tuple(name[side] for side in view) for view in pairs])
+    joint: list[View] = [view for view in views if len(view) > 1]
+    pairs = PairTables(inner, [tuple(name[column] for column in own[view]) for view in joint])
     for table in tables:
-        mapped = table if as_it_is else _mapped(Block.of(table), sides, inner)
+        mapped = table if as_it_is else _mapped(Block.of(table), ordered, inner)
         for view in single:
-            single[view] += count_single(mapped, name[view[0]]).counts
-        if pairs:
-            joint.add(mapped, threads)
-    counted = single | {v: both.counts for v, both in zip(pairs, joint.close(), strict=True)}
+            single[view] += count_single(mapped, name[view]).counts
+        if joint:
+            pairs.add(mapped, threads)
+    counted = dict(single)
+    for view, both in zip(joint, pairs.close(), strict=True):
+        counted[view] = both.counts if len(view) < TRIPLES else _of_three(both.counts, view, domain)
     return [counted[view] for view in views]
 
 
-def _mapped(block: Block, sides: Sequence[Side], inner: Domain) -> Block:
-    """These attributes, each after its map, as a block of their own."""
+def _as_it_is(view: View) -> bool:
+    """Whether a view can be counted from the codes of rows themselves."""
+    return len(view) < TRIPLES and all(groups is None for _, groups in view)
+
+
+def _of_three(counts: Integers, view: View, domain: Domain) -> Integers:
+    """Counts of three sides, in their order, from those of one and of the other two together."""
+    alone = view.index(columns(view, domain)[0][0])
+    sizes = shape(view, domain)
+    table = counts.reshape(sizes[alone], *sizes[:alone], *sizes[alone + 1 :])
+    return np.moveaxis(table, 0, alone).ravel()
+
+
+def _mapped(block: Block, cols: Sequence[View], inner: Domain) -> Block:
+    """These columns of one side or two, each after its maps, as a block of their own."""
     kind = code_type(inner)
     # Of the size, not of the rows; what is never written takes no memory.
-    codes = np.empty((len(sides), block.size), dtype=kind)
-    for place, (name, groups) in enumerate(sides):
-        own = block.codes[block.domain.index(name), : block.rows]
-        to = np.arange(block.domain.size(name)) if groups is None else np.array(groups)
-        # Codes are within the domain; clipping them only spares numpy a copy.
-        np.take(to.astype(kind), own, out=codes[place, : block.rows], mode="clip")
+    codes = np.empty((len(cols), block.size), dtype=kind)
+    more = np.empty(block.size, dtype=kind) if any(len(column) > 1 for column in cols) else None
+    for place, column in enumerate(cols):
+        out = codes[place, : block.rows]
+        _take(block, column[0], out, math.prod(shape(column[1:], block.domain)))
+        if len(column) > 1:
+            assert more is not None
+            _take(block, column[1], more[: block.rows])
+            out += more[: block.rows]
     return Block(inner, frozen(codes), block.rows, block.size)
 
 
+def _take(block: Block, side: Side, out: Codes, step: int = 1) -> None:
+    """The codes of an attribute after its map, so far apart."""
+    name, groups = side
+    own = block.codes[block.domain.index(name), : block.rows]
+    to = np.arange(block.domain.size(name)) if groups is None else np.array(groups)
+    # Codes are within the domain; clipping them only spares numpy a copy.
+    np.take((step * to).astype(out.dtype), own, out=out, mode="clip")
+
+
 def _added_up(counts: Integers, clique: Clique, view: View, domain: Domain) -> Integers:
-    """The counts of a view from those of a clique of one or two that has all its attributes."""
+    """The counts of a view from those of a clique that has all its attributes."""
     from heterofedsyn.marginals._exact_kernel import merge
 
     groups = dict(view)
-    maps = [_map(groups.get(name, ()), domain.size(name)) for name in clique]
-    down, across = maps if len(maps) == 2 else (*maps, _map((), 1))
-    merged = np.zeros((int(down.max()) + 1, int(across.max()) + 1), np.int64)
-    merge(np.ascontiguousarray(counts).reshape(len(down), len(across)), down, across, merged)
+    maps = [_map((), 1)] * (TRIPLES - len(clique))
+    maps += [_map(groups.get(name, ()), domain.size(name)) for name in clique]
+    merged = np.zeros([int(to.max()) + 1 for to in maps], np.int64)
+    merge(np.ascontiguousarray(counts).reshape([len(to) for to in maps]), *maps, merged)
     return merged.ravel()
 
 

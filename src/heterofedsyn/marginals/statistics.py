@@ -16,7 +16,7 @@ import numpy as np
 
 from heterofedsyn._arrays import Exact, Floats, Integers
 from heterofedsyn.errors import ProtocolError
-from heterofedsyn.marginals.counts import MOST_MAPS, Counts, View, whole
+from heterofedsyn.marginals.counts import MOST_MAPS, TRIPLES, Counts, View, whole
 from heterofedsyn.marginals.sketch import Sketch, SketchKind, largest_norm
 from heterofedsyn.schema import Clique, Domain
 
@@ -240,14 +240,17 @@ class Haar(_Kind, frozen=True, forbid_unknown_fields=True, tag="haar"):
 
 
 class Grouped(_Kind, frozen=True, forbid_unknown_fields=True, tag="grouped"):
-    """Counts of an attribute or a pair after merging values by public maps: a group per value."""
+    """Counts of one to three attributes after merging values by public maps: a group per value.
+
+    Of three only where the plan of the study says so.
+    """
 
     partitions: ClassVar[bool] = True
 
     groups: tuple[tuple[int, ...], ...]
 
     def check(self, domain: Domain) -> None:
-        _check_clique(self.attributes, domain, most=2, cells=False)
+        _check_clique(self.attributes, domain, most=TRIPLES, cells=False)
         if len(self.groups) != len(self.attributes):
             raise ProtocolError(f"{self.attributes} cannot have {len(self.groups)} maps")
         for name, groups in zip(self.attributes, self.groups, strict=True):

@@ -1,5 +1,7 @@
 """Rows as they arrive: kept as codes on disk, or as counts of all pairs, whichever is smaller.
 
+Where three columns may be asked for together, they are kept as codes, however many there are.
+
 Which it is, and in how many pieces, follows from a size that is not the number of rows: what is
 declared of it, or a first guess, doubled until all rows fit. See `marginals.counting` for why.
 """
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 from heterofedsyn._arrays import Codes, frozen
 from heterofedsyn.errors import DataError
 from heterofedsyn.marginals.counting import Block, PairTables, rounded_up
-from heterofedsyn.marginals.counts import Counts, PairCounts, TableCounts
+from heterofedsyn.marginals.counts import PAIRS, Counts, PairCounts, TableCounts
 from heterofedsyn.schema import Domain
 from heterofedsyn.schema.table import code_type
 
@@ -31,8 +33,14 @@ MOST_CELLS = 2**26
 """Of all pairs together, kept as counts instead of codes: half a gigabyte."""
 
 
-def most_codes(domain: Domain) -> float:
-    """Bytes of codes above which the counts of all pairs are kept instead."""
+def most_codes(domain: Domain, together: int = PAIRS) -> float:
+    """Bytes of codes above which the counts of all pairs are kept instead.
+
+    Args:
+        together: how many columns may be asked for at once; three can be counted from codes alone.
+    """
+    if together > PAIRS:
+        return math.inf
     cells = sum(domain.cells(pair) for pair in domain.pairs())
     return 8 * cells if 0 < cells <= MOST_CELLS else math.inf
 
@@ -47,20 +55,27 @@ class Tally:
     larger than the counts of all pairs, rows are counted as they come, and only counts are kept.
     """
 
-    def __init__(self, domain: Domain, folder: Path | None = None, rows: int | None = None) -> None:
+    def __init__(
+        self,
+        domain: Domain,
+        folder: Path | None = None,
+        rows: int | None = None,
+        together: int = PAIRS,
+    ) -> None:
         """An empty tally.
 
         Args:
             folder: of the file; the system's folder for temporary files unless given.
             rows: how many rows there are at most, rounded up, by the word of their owner. More
                 are counted as well.
+            together: how many columns may be asked for at once. For three, all codes are kept.
         """
         self._domain = domain
         self._row_bytes = len(domain) * code_type(domain).itemsize
         self._block_rows = max(1, BLOCK_BYTES // max(1, self._row_bytes))
         self._declared = rows is not None
         self._first = self._block_rows if rows is None else max(1, rows)
-        self._most_copied = max(most_codes(domain), BLOCK_BYTES)
+        self._most_copied = max(most_codes(domain, together), BLOCK_BYTES)
         self._rows = self._size = 0
         self._copy = _Copy(domain, folder)
         self._counted: _Counted | None = None

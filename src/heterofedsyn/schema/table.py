@@ -241,4 +241,5 @@ def columns_of(schema: Schema, unit: str | None) -> dict[str, str]:
 
 def code_type(domain: Domain) -> np.dtype[Any]:
     """The smallest type that holds every code."""
-    return np.dtype(np.uint8 if max(domain.sizes, default=1) <= 256 else np.uint16)
+    largest = max(domain.sizes, default=1)
+    return np.dtype(np.uint8 if largest <= 2**8 else np.uint16 if largest <= 2**16 else np.uint32)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from heterofedsyn.errors import UsageError
 from heterofedsyn.marginals import Counts, Tally
+from heterofedsyn.marginals.counts import PAIRS
 from heterofedsyn.schema import Encoder, Fit, Schema
 from heterofedsyn.site.misfits import Checked
 from heterofedsyn.sources import Source, Watch, read, unwatched
@@ -30,6 +31,7 @@ def count(
     max_rows_per_unit: int = 1,
     folder: Path | None = None,
     declared: int | None = None,
+    together: int = PAIRS,
     watch: Watch = unwatched,
 ) -> Counted:
     """The rows of one holder, read once; memory does not grow with them, but with their people.
@@ -38,6 +40,7 @@ def count(
         folder: for an encoded copy of the rows, where that is smaller than all their counts.
         declared: how many rows there are at most, rounded up, by the word of their owner; it
             steers how they are kept and counted, so that the time it takes does not tell how many.
+        together: how many columns the plan of the study lets anybody ask for at once.
 
     Raises:
         DataError: if the rows cannot be read to their end.
@@ -52,11 +55,12 @@ def count(
                 unit=unit,
                 max_rows_per_unit=max_rows_per_unit,
                 declared=declared,
+                together=together,
                 watch=watch,
             )
         )
     encoder = Encoder(schema, unit, max_rows_per_unit, declared)
-    with Tally(schema.domain, folder, declared) as tally:
+    with Tally(schema.domain, folder, declared, together) as tally:
         for part in encoder.encode(read(sources, encoder.columns, watch)):
             tally.add(part.codes)
         return Counted(tally.counts(), encoder.fit)

@@ -16,7 +16,7 @@ from heterofedsyn._arrays import Integers
 from heterofedsyn.errors import DataError
 from heterofedsyn.marginals import Counts
 from heterofedsyn.marginals.counting import Marginal, at_least
-from heterofedsyn.marginals.counts import PairCounts, Side, View, shape, whole
+from heterofedsyn.marginals.counts import PAIRS, PairCounts, View, columns, shape, whole
 from heterofedsyn.marginals.tally import most_codes
 from heterofedsyn.schema import Domain, Fit, Schema
 from heterofedsyn.schema.table import code_type, columns_of
@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 _MOST_JOB_CELLS = 2**24
 """Cells that a worker counts at once: 128 MiB."""
 
-_MOST_JOB_SIDES = 512
+_MOST_JOB_COLUMNS = 512
 """Columns, merged or not, that a worker copies of each block."""
 
 _TASK_BYTES = 2**24
@@ -123,12 +123,14 @@ def count(
     unit: str | None = None,
     max_rows_per_unit: int = 1,
     declared: int | None = None,
+    together: int = PAIRS,
     watch: Watch = unwatched,
 ) -> tuple[Counts, Fit]:
     """The rows of one holder, read once; only integers come here.
 
     Args:
         declared: how many rows there are at most, rounded up, by the word of their owner.
+        together: how many columns may be asked for at once. For three, the copy stays.
 
     Raises:
         DataError: if the rows cannot be read to their end.
@@ -142,7 +144,7 @@ def count(
             rows = fit.rows_read - fit.rows_dropped - fit.rows_over
             size = at_least(rows, declared)
             counts = SparkCounts(reading.name, domain, rows, copy, mark, size)
-            if _bytes(size, domain) <= most_codes(domain):
+            if _bytes(size, domain) <= most_codes(domain, together):
                 return counts, fit
             # The counts of all pairs are smaller than the codes, and hold all that is asked for.
             return counts.all_pairs(), fit
@@ -267,15 +269,15 @@ def _bytes(rows: int, domain: Domain) -> int:
 def _jobs(views: Sequence[View], domain: Domain) -> Iterator[list[View]]:
     """Views in groups that a worker has room for."""
     some: list[View] = []
-    sides: set[Side] = set()
+    copied: set[View] = set()
     cells = 0
     for view in views:
-        own = math.prod(shape(view, domain))
-        if some and (cells + own > _MOST_JOB_CELLS or len(sides.union(view)) > _MOST_JOB_SIDES):
+        own, more = math.prod(shape(view, domain)), {*columns(view, domain)}
+        if some and (cells + own > _MOST_JOB_CELLS or len(copied | more) > _MOST_JOB_COLUMNS):
             yield some
-            some, sides, cells = [], set(), 0
+            some, copied, cells = [], set(), 0
         some.append(view)
-        sides.update(view)
+        copied |= more
         cells += own
     if some:
         yield some
