@@ -13,7 +13,7 @@ import numpy as np
 from heterofedsyn._arrays import stream
 from heterofedsyn.audit.fixtures import DELTA, UNIT
 from heterofedsyn.hub import METHODS, Release, make_method
-from heterofedsyn.hub.methods.base import Method, Value
+from heterofedsyn.hub.methods.base import Method, Value, with_columns
 from heterofedsyn.protocol import Plan, Query
 from heterofedsyn.schema import EncodedTable, Schema, encode
 from heterofedsyn.simulate import run
@@ -194,7 +194,7 @@ class Case:
 
     def plan(self, seed: int) -> Plan:
         """The plan of the study."""
-        return Plan(
+        plan = Plan(
             schema=self.public.fingerprint,
             encoding=self.encoding.fingerprint,
             epsilon=self.epsilon,
@@ -207,6 +207,7 @@ class Case:
             settings=self.settings,
             seed=seed,
         )
+        return with_columns(plan, self.conducted, self.encoding)
 
     def encoded(self, rows: pa.Table) -> EncodedTable:
         """The rows as a site of this study has them."""

@@ -16,7 +16,7 @@ from heterofedsyn.hub.planning.preview import (
     round_lines,
 )
 from heterofedsyn.protocol.plan import Plan, protected
-from heterofedsyn.protocol.promised import promise
+from heterofedsyn.protocol.promised import asked_words, promise
 from heterofedsyn.protocol.study import Study
 from heterofedsyn.report.blocks import Block, Facts, Folded, Section, Table, Text, Warn
 from heterofedsyn.report.chances import formula_of, guess_words, in_thousand, most_right
@@ -104,14 +104,11 @@ def _leaving(site: OwnSite, study: Study) -> Section:
         words=4,
         longest=200,
     )
-    consent = (
-        "Consent is to the budget: this is what the method will ask, but the agent answers any "
-        "statistic that the hub asks for within it."
-    )
+    consent = f"consent is to the budget: this is what the method will ask, but {asked_words(plan)}"
     blocks = (
         Text(sentence(most_words(shown))),
         columns,
-        Text(consent),
+        Text(sentence(consent)),
         Folded(rounds),
         Folded(fixed),
     )

@@ -18,6 +18,7 @@ from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Answer, Part, Plan, Query, Released, decode
 from heterofedsyn.protocol.aggregation import Masked, OfferedKey, Opened, Vote
 from heterofedsyn.protocol.codec import Said
+from heterofedsyn.protocol.limits import check_together
 from heterofedsyn.protocol.refusal import Reason
 from heterofedsyn.synthesis import Measured, Measurement
 
@@ -138,10 +139,16 @@ class Round:
 
 
 def make_query(ask: Ask, plan: Plan, number: int) -> Query:
-    """The message for an ask: budgets become shares of the study's budget."""
+    """The message for an ask: budgets become shares of the study's budget.
+
+    Raises:
+        ProtocolError: if it asks for more columns together than the plan allows.
+    """
     budget = plan.budget
     parts = tuple(Part(statistic, budget.share(cost)) for statistic, cost in ask.parts)
-    return Query(study=plan.fingerprint, number=number, label=ask.label, parts=parts, to=ask.to)
+    query = Query(study=plan.fingerprint, number=number, label=ask.label, parts=parts, to=ask.to)
+    check_together(query, plan)
+    return query
 
 
 def read_said(site: str, data: object, kind: type[Said], *, simulated: bool = False) -> Reply:

@@ -264,8 +264,10 @@ def _added_up(counts: Integers, clique: Clique, view: View, domain: Domain) -> I
     groups = dict(view)
     maps = [_map((), 1)] * (TRIPLES - len(clique))
     maps += [_map(groups.get(name, ()), domain.size(name)) for name in clique]
+    table = np.ascontiguousarray(counts).reshape([len(to) for to in maps])
+    ahead, down, across = maps
     merged = np.zeros([int(to.max()) + 1 for to in maps], np.int64)
-    merge(np.ascontiguousarray(counts).reshape([len(to) for to in maps]), *maps, merged)
+    merge(table, ahead, down, across, merged)
     return merged.ravel()
 
 

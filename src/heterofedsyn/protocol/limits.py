@@ -17,6 +17,7 @@ from heterofedsyn.schema import Domain
 
 if TYPE_CHECKING:
     from heterofedsyn.protocol.messages import Query
+    from heterofedsyn.protocol.plan import Plan
 
 MOST_QUERY_BYTES = 2**24
 """The longest query: its parts take some thirty times its bytes of memory once they are read."""
@@ -111,6 +112,21 @@ def check_query(query: Query, domain: Domain, encoded: bytes | None = None) -> N
             "for fewer pairs at a time or take fewer bins"
         )
     check_length(len(msgspec.msgpack.encode(query) if encoded is None else encoded))
+
+
+def check_together(query: Query, plan: Plan) -> None:
+    """Refuse counts of more columns together than a plan allows.
+
+    Raises:
+        ProtocolError: naming the columns.
+    """
+    for part in query.parts:
+        names = part.statistic.attributes
+        if len(names) > plan.together:
+            raise ProtocolError(
+                f"query {query.label!r} asks for counts of {' and '.join(names)} together, and the "
+                f"study's plan allows counts of no more than {plan.together} columns"
+            )
 
 
 def check_length(many: int) -> None:

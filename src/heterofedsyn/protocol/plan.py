@@ -10,6 +10,7 @@ from functools import cached_property
 import msgspec
 
 from heterofedsyn.errors import UsageError
+from heterofedsyn.marginals.counts import PAIRS, TRIPLES
 from heterofedsyn.masking.identity import raw_key
 from heterofedsyn.privacy.budget import Budget, Conversion
 from heterofedsyn.privacy.trust import LEAST_SITES, SecureAggregation, Trust, trust_model
@@ -119,6 +120,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Fingerprint of the schema by which sites encode, where it is one made from the public one."""
     about: About | msgspec.UnsetType = msgspec.UNSET
     """What the study is for, if that was said."""
+    columns: int | msgspec.UnsetType = msgspec.UNSET
+    """How many columns counts may be of together: three, or two where nothing is said."""
 
     def __post_init__(self) -> None:
         # 1 and 1.0 are one number, so they must have one fingerprint.
@@ -128,6 +131,13 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             msgspec.structs.force_setattr(self, "encoding", msgspec.UNSET)
         if self.about == About():
             msgspec.structs.force_setattr(self, "about", msgspec.UNSET)
+        if self.columns == PAIRS:
+            msgspec.structs.force_setattr(self, "columns", msgspec.UNSET)
+        elif self.columns not in (msgspec.UNSET, TRIPLES):
+            raise UsageError(
+                f"columns ({self.columns}) must be {TRIPLES}, or be left out: counts are of one "
+                f"column, of {PAIRS}, or of {TRIPLES} where a study says so"
+            )
         if not self.sites or len(set(self.sites)) != len(self.sites):
             raise UsageError("a study needs at least one site, each with a name of its own")
         for name in self.sites:
@@ -180,6 +190,11 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def said_about(self) -> About:
         """What the study says of itself, each text empty where it does not."""
         return About() if self.about is msgspec.UNSET else self.about
+
+    @property
+    def together(self) -> int:
+        """How many columns a statistic may be of at most."""
+        return PAIRS if self.columns is msgspec.UNSET else self.columns
 
     @property
     def encoded_by(self) -> str:

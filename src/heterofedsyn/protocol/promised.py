@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import math
 
+from heterofedsyn.marginals.counts import TRIPLES
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.trust import SecureAggregation
 from heterofedsyn.protocol.plan import Plan, protected
+
+
+def asked_words(plan: Plan) -> str:
+    """What consent to a study lets its hub ask for."""
+    most = ", of up to three columns together," if plan.together == TRIPLES else ""
+    return f"the agent answers any statistic{most} that the hub asks for within it"
 
 
 def promise(plan: Plan, *, rho: bool = True) -> list[str]:

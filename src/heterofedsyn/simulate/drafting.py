@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heterofedsyn.errors import UsageError
-from heterofedsyn.hub.methods.base import Method, check_trust, settings_of
+from heterofedsyn.hub.methods.base import Method, check_trust, settings_of, with_columns
 from heterofedsyn.privacy.budget import Conversion, check_usual_delta
 from heterofedsyn.privacy.trust import Local
 from heterofedsyn.protocol import Plan
@@ -54,4 +54,4 @@ def draft_plan(
         seed=0,
     )
     check_usual_delta(delta, allow_large=allow_large_delta)
-    return plan
+    return with_columns(plan, method, method.encoding(public))

@@ -22,11 +22,12 @@ from heterofedsyn.errors import (
     UsageError,
 )
 from heterofedsyn.hub import DEFAULT_METHOD, Release, make_method
-from heterofedsyn.hub.methods.base import Value, check_trust, settings_of
+from heterofedsyn.hub.methods.base import Value, check_trust, settings_of, with_columns
 from heterofedsyn.hub.methods.forced import with_pairs
 from heterofedsyn.hub.planning.cost import check_feasible
 from heterofedsyn.hub.release.run_record import POOLED
 from heterofedsyn.marginals import Counts
+from heterofedsyn.marginals.counts import PAIRS
 from heterofedsyn.privacy.budget import Conversion, check_usual_delta, large_delta
 from heterofedsyn.protocol import Plan
 from heterofedsyn.protocol.about import About
@@ -191,16 +192,17 @@ class FederatedSynthesizer:
         counted: dict[str, Counted] = {}
         people: dict[str, set[int]] = {}
         holders = self.holders(sites)
+        together = self._plan(list(sites)).together if sites else PAIRS
         for name, tables in holders.items():
             sources = [open_source(table) for table in tables]
             if self._unit is None or len(holders) < 2:
-                counted[name] = self._count(sources, watch(name))
+                counted[name] = self._count(sources, together, watch(name))
                 continue
             heard = [
                 source if isinstance(source, SparkSource) else Heard(source, self._unit)
                 for source in sources
             ]
-            counted[name] = self._count(heard, watch(name))
+            counted[name] = self._count(heard, together, watch(name))
             people[name] = set().union(*(people_of(source, self._unit) for source in heard))
         check_persons(people)
         return counted
@@ -219,13 +221,14 @@ class FederatedSynthesizer:
             return {POOLED: list(sites.values())}
         return {name: [table] for name, table in sites.items()}
 
-    def _count(self, sources: Sequence[Source], watch: Watch) -> Counted:
+    def _count(self, sources: Sequence[Source], together: int, watch: Watch) -> Counted:
         """The rows of one holder, put together and counted by the schema."""
         return count(
             sources,
             self.encoding,
             unit=self._unit,
             max_rows_per_unit=self._terms["rows_per_unit"],
+            together=together,
             watch=watch,
         )
 
@@ -363,7 +366,8 @@ class FederatedSynthesizer:
 
     def _plan(self, names: Sequence[str]) -> Plan:
         sites = site_names(self._method, names)
-        return Plan(sites=sites, aggregation=self._hiding.aggregation(len(sites)), **self._terms)
+        plan = Plan(sites=sites, aggregation=self._hiding.aggregation(len(sites)), **self._terms)
+        return with_columns(plan, self._method, self.encoding)
 
 
 def name_sites(objects: Sequence[Any]) -> dict[str, Any]:

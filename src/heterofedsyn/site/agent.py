@@ -15,7 +15,7 @@ from functools import partial
 
 from heterofedsyn._words import Pace, short
 from heterofedsyn.errors import ProtocolError
-from heterofedsyn.marginals.counts import Counts
+from heterofedsyn.marginals.counts import PAIRS, Counts
 from heterofedsyn.privacy.noise import NoiseSource, SecureNoise
 from heterofedsyn.protocol.aggregation import AskKey, AskMasked, AskOpened, AskVote
 from heterofedsyn.protocol.codec import Asked, decode_asked, study_of
@@ -48,7 +48,8 @@ MOST_WAITING = 60
 """Queries that may wait for their turn; below the service's connections, so that all can try."""
 
 _MOST_TABLES = 2
-"""Encoded tables that are kept: studies differ in their schema's atoms and in their unit."""
+"""Encoded tables that are kept: studies differ in their schema's atoms, in their unit, and in how
+many columns they may count together."""
 
 _MOST_READINGS = 64
 """Times that the rows are read for one study: with others between, each query may need it.
@@ -62,6 +63,21 @@ class _Outage(Refused):
 
     def __init__(self, text: str) -> None:
         super().__init__(Reason.UNAVAILABLE, text)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """By what rows were encoded, whose they are, and how many columns may be counted together."""
+
+    encoding: str
+    unit: str | None
+    rows_per_unit: int = 1
+    together: int = PAIRS
+
+    @classmethod
+    def by(cls, study: Study) -> _Held:
+        plan = study.plan
+        return cls(study.encoding.fingerprint, plan.unit, plan.rows_per_unit, plan.together)
 
 
 class Agent:
@@ -91,7 +107,7 @@ class Agent:
         self._paced = PacedLog.of(log)
         self._log = self._paced.write
         self._refused: dict[str, _Refusals] = {}
-        self._tables: OrderedDict[tuple[str, str | None, int], Counts] = OrderedDict()
+        self._tables: OrderedDict[_Held, Counts] = OrderedDict()
         self._readings: Counter[str] = Counter()
         self._turns = Turns(MOST_WAITING)
 
@@ -133,11 +149,10 @@ class Agent:
         study = approved_last(self._settings, self._books.account, self._clock())
         with self._turns.of(""):
             if study is not None:
-                encoding, plan = study.encoding, study.plan
-                self._read(encoding, plan.unit, plan.rows_per_unit, strict=True)
+                self._read(study.encoding, _Held.by(study), strict=True)
             else:
                 usual = with_atoms(self._settings.load_schema())
-                self._read(usual, self._settings.unit, 1, strict=True)
+                self._read(usual, _Held(usual.fingerprint, self._settings.unit), strict=True)
 
     def close(self) -> None:
         """Answer nobody any more but whose turn it is; who waits is told so at once."""
@@ -211,8 +226,8 @@ class Agent:
         Raises:
             Refused: as unavailable, whatever is wrong: rows may be what is wrong.
         """
-        encoding, plan = study.encoding, study.plan
-        if (encoding.fingerprint, plan.unit, plan.rows_per_unit) not in self._tables:
+        held = _Held.by(study)
+        if held not in self._tables:
             if self._readings[study.fingerprint] >= _MOST_READINGS:
                 raise Refused(
                     Reason.UNAVAILABLE,
@@ -221,16 +236,15 @@ class Agent:
                 )
             self._readings[study.fingerprint] += 1
         try:
-            return self._read(encoding, plan.unit, plan.rows_per_unit)
+            return self._read(study.encoding, held)
         except Exception as error:
             raise _Outage(words_of(error)) from None
 
-    def _read(self, schema: Schema, unit: str | None, most: int, *, strict: bool = False) -> Counts:
+    def _read(self, schema: Schema, held: _Held, *, strict: bool = False) -> Counts:
         """Rows read before a hub asks may be refused; later on, what a row holds changes nothing
         but the counts.
         """
-        key = (schema.fingerprint, unit, most)
-        if key not in self._tables:
+        if held not in self._tables:
             while len(self._tables) >= _MOST_TABLES:
                 self._tables.popitem(last=False)
             source = open_source(self._settings.source)
@@ -239,18 +253,19 @@ class Agent:
             counted = count(
                 [source],
                 schema,
-                unit=unit,
-                max_rows_per_unit=most,
+                unit=held.unit,
+                max_rows_per_unit=held.rows_per_unit,
                 folder=self._settings.folder,
                 declared=self._settings.rows,
+                together=held.together,
                 watch=Pace(lambda text: self._log(f"reading {source.name}: {text}")),
             )
             self._log(f"read {counted.fit.rows_read:,} rows of {source.name}")
             if remark := counted.fit.describe():
                 self._log(remark)
-            self._tables[key] = counted.counts
-        self._tables.move_to_end(key)
-        return self._tables[key]
+            self._tables[held] = counted.counts
+        self._tables.move_to_end(held)
+        return self._tables[held]
 
 
 def _named(asked: Asked) -> str:

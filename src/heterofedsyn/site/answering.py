@@ -15,7 +15,12 @@ from heterofedsyn.privacy.noise import NoiseSource, add_noise
 from heterofedsyn.privacy.terms import Noised, Terms
 from heterofedsyn.privacy.trust import Local, Trust
 from heterofedsyn.protocol import Answer, Plan, Query, Released, decode, encode
-from heterofedsyn.protocol.limits import check_query, most_answer_bytes, most_hidden_bytes
+from heterofedsyn.protocol.limits import (
+    check_query,
+    check_together,
+    most_answer_bytes,
+    most_hidden_bytes,
+)
 from heterofedsyn.protocol.messages import query_fingerprint
 from heterofedsyn.protocol.terms import check_noise, cost_of, terms_of
 from heterofedsyn.schema import Domain, EncodedTable
@@ -157,6 +162,7 @@ class Desk:
             raise ProtocolError(
                 f"query {query.label!r} is for one site, where only sums over sites may be seen"
             )
+        check_together(query, self.plan)
         check_query(query, self.domain, encoded)
 
     def _most_bytes(self, integers: int, parts: int, asked: int) -> int:

@@ -1,4 +1,4 @@
-"""Weights of rows that fit tables of pairs, and whole rows that stand for them; see `raking`."""
+"""Weights of rows that fit tables, and whole rows that stand for them; see `raking`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ import numpy as np
 from numba import njit
 
 from heterofedsyn._arrays import Codes, Floats, Integers
+
+
+@njit(cache=True, nogil=True)
+def _correct(sums: Floats, wanted: Floats, power: float, most: float) -> None:
+    """What is there becomes by what to multiply it."""
+    for cell in range(wanted.size):
+        ratio = wanted[cell] / sums[cell] if sums[cell] > 0.0 else 1.0
+        sums[cell] = min(max(ratio, 1.0 / most), most) ** power
 
 
 @njit(cache=True, nogil=True)
@@ -25,12 +33,34 @@ def rake(
     factors = np.zeros(target.size)
     for row in range(weights.size):
         factors[np.int64(codes[first, row]) * width + codes[second, row]] += weights[row]
-    flat = target.ravel()
-    for cell in range(flat.size):
-        ratio = flat[cell] / factors[cell] if factors[cell] > 0.0 else 1.0
-        factors[cell] = min(max(ratio, 1.0 / most), most) ** power
+    _correct(factors, target.ravel(), power, most)
     for row in range(weights.size):
         weights[row] *= factors[np.int64(codes[first, row]) * width + codes[second, row]]
+
+
+@njit(cache=True, nogil=True)
+def rake_three(
+    codes: Codes,
+    places: tuple[int, int, int],
+    maps: tuple[Integers, Integers, Integers],
+    target: Floats,
+    power: float,
+    most: float,
+    weights: Floats,
+) -> None:
+    """The same for a table of three columns, whose codes are merged by maps."""
+    across, deep = target.shape[1], target.shape[2]
+    one, two, three = places
+    own, other, last = maps
+    cells = np.empty(weights.size, np.int32)
+    factors = np.zeros(target.size)
+    for row in range(weights.size):
+        cell = own[codes[one, row]] * across + other[codes[two, row]]
+        cells[row] = cell * deep + last[codes[three, row]]
+        factors[cells[row]] += weights[row]
+    _correct(factors, target.ravel(), power, most)
+    for row in range(weights.size):
+        weights[row] *= factors[cells[row]]
 
 
 @njit(cache=True, nogil=True)

@@ -20,9 +20,10 @@ from heterofedsyn.synthesis.estimates import Estimates, missing_apart
 from heterofedsyn.synthesis.grid import grouped
 from heterofedsyn.synthesis.haar import rebuild_haar
 from heterofedsyn.synthesis.hierarchy import rebuild_tiers, within
+from heterofedsyn.synthesis.shrinkage import shrink
 from heterofedsyn.synthesis.targets import Targets
+from heterofedsyn.synthesis.triples import Triple, laid_out, triple
 from heterofedsyn.synthesis.zeros import (
-    TINY,
     Mask,
     centred,
     fitted,
@@ -38,6 +39,9 @@ FITTING_ROUNDS = 10
 
 ROUNDS_WITH_ZEROS = 50
 """The same where rules forbid cells: it takes longer to get around them."""
+
+MOST_CELLS = 2**22
+"""Of a table of groups of the label and two others: pairs tell it by fitting all of its cells."""
 
 FLOOR = 1e-6
 """What every cell of a pair keeps, so that fitting can always move it."""
@@ -75,6 +79,7 @@ class Denoising:
             for name, own in zip(pair.attributes, pair.groups, strict=True):
                 if grid.setdefault(name, own) != own:
                     raise ReleaseError("the model's pairs are not on one grid")
+        _check_triples(targets, grid)
         if targets.levels.keys() != targets.ladders.keys():
             raise ReleaseError("the model does not hold every difference of a column")
         if any({*own} != {*range(max(own) + 1)} for own in grid.values()):
@@ -128,7 +133,8 @@ class Denoising:
             )
             for (a, b), noisy in observed.items()
         }
-        return Estimates(targets.schema, total, values, groups, singles, pairs)
+        known = Estimates(targets.schema, total, values, groups, singles, pairs)
+        return dataclasses.replace(known, triples=triples_of(targets, known))
 
     def one_ways(self, targets: Targets) -> dict[str, Floats]:
         """Every attribute's counts over its values."""
@@ -165,6 +171,24 @@ def precision_of(targets: Targets, name: str) -> float:
     else:
         noisy = targets.ladders[name][0]
     return 1 / noisy.variance
+
+
+def triples_of(targets: Targets, known: Estimates) -> dict[Clique, Triple]:
+    """What was measured of the label and two others, beyond what pairs tell of them."""
+    found = {}
+    for grid, noisy in targets.triples.items():
+        pair, table, maps = laid_out(known.label or "", known.groups, grid, noisy)
+        found[pair] = triple(known.joint(*pair), table, maps)
+    return found
+
+
+def _check_triples(targets: Targets, grid: dict[str, tuple[int, ...]]) -> None:
+    """Each has the label in it, and its groups are made of those of pairs."""
+    groups = {name: np.array(own) for name, own in grid.items()}
+    for own, noisy in targets.triples.items():
+        _, _, maps = laid_out(targets.schema.label or "", groups, own, noisy)
+        if math.prod(held.size for held in maps) > MOST_CELLS:
+            raise ReleaseError("the model holds three columns with too many groups")
 
 
 def fitted_pair(
@@ -237,19 +261,3 @@ def double_centred(table: Floats) -> Floats:
         table - table.mean(axis=1, keepdims=True) - table.mean(axis=0, keepdims=True) + table.mean()
     )
     return centred
-
-
-def shrink(table: Floats, sigma: float) -> Floats:
-    """Singular values shrunk to what is best under normal noise (Gavish and Donoho, Frobenius)."""
-    p, q = sorted(size - 1 for size in table.shape)
-    if p == 0:
-        return np.zeros_like(table)
-    left, singular, right = np.linalg.svd(table, full_matrices=False)
-    beta = p / q
-    scale = sigma * math.sqrt(q)
-    u = singular / scale
-    above = u > 1 + math.sqrt(beta)
-    inner = np.maximum((u**2 - beta - 1) ** 2 - 4 * beta, 0)
-    kept = np.where(above, scale * np.sqrt(inner) / np.maximum(u, TINY), 0.0)
-    result: Floats = (left * kept) @ right
-    return result

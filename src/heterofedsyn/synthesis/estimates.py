@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from heterofedsyn._arrays import Codes, Floats, Integers, frozen
 from heterofedsyn.schema import Clique, Domain, EncodedTable, Schema
 from heterofedsyn.synthesis.refine import SMALLEST_SHARE, refine
+from heterofedsyn.synthesis.triples import Triple, fitted, joint_of
 
 
 def missing_apart(schema: Schema, groups: dict[str, Integers]) -> dict[str, bool]:
@@ -32,6 +34,7 @@ class Estimates:
         groups: for every attribute the group number of each value.
         singles: every attribute's 1-way over its groups.
         pairs: the measured pairs over groups, fitted to the singles.
+        triples: what is known of pairs and the label beyond what each two of the three tell.
     """
 
     schema: Schema
@@ -40,6 +43,7 @@ class Estimates:
     groups: dict[str, Integers]
     singles: dict[str, Floats]
     pairs: dict[Clique, Floats]
+    triples: Mapping[Clique, Triple] = field(default_factory=dict)
 
     @property
     def domain(self) -> Domain:
@@ -76,6 +80,31 @@ class Estimates:
         """A pair's table with the rows of the first attribute, whichever way it is stored."""
         pair = self.domain.clique(first, second)
         return self.pairs[pair] if pair[0] == first else self.pairs[pair].T
+
+    def believed(self, first: str, second: str) -> Floats:
+        """The same, or independence where the pair was not measured."""
+        if self.domain.clique(first, second) in self.pairs:
+            return self.table(first, second)
+        independent: Floats = np.outer(self.singles[first], self.singles[second]) / self.total
+        return independent
+
+    def joint(self, first: str, second: str) -> Floats:
+        """What pairs tell of the label and two others, in this order."""
+        return joint_of(*self._three(first, second))
+
+    def told(self, first: str, second: str) -> Floats | None:
+        """The same with what was measured beyond pairs; None if nothing was."""
+        pair = self.domain.clique(first, second)
+        if pair not in self.triples:
+            return None
+        triple = self.triples[pair] if pair[0] == first else self.triples[pair].turned
+        three = self._three(first, second)
+        return fitted(triple.lifted(joint_of(*three)), *three)
+
+    def _three(self, first: str, second: str) -> tuple[Floats, Floats, Floats]:
+        assert self.label is not None
+        others = self.believed(self.label, first), self.believed(self.label, second)
+        return *others, self.believed(first, second)
 
     def refine(self, codes: Codes, rng: np.random.Generator) -> EncodedTable:
         """Rows of groups become rows of values, in proportion to the 1-ways over values."""

@@ -122,6 +122,17 @@ def grouped(counts: Floats, groups: Integers) -> Floats:
     return np.bincount(groups, counts, int(groups.max()) + 1).astype(np.float64)
 
 
+def coarser(finer: Integers, groups: Integers) -> Integers | None:
+    """For each of the finer groups of values the one of the coarser that holds it, if one does.
+
+    >>> coarser(np.array([0, 1, 1, 2]), np.array([0, 0, 0, 1])).tolist()
+    [0, 0, 1]
+    """
+    held = np.zeros(int(finer.max()) + 1, np.int64)
+    held[finer] = groups
+    return held if np.array_equal(held[finer], groups) else None
+
+
 def halved(groups: Integers, counts: Floats) -> Integers:
     """The same groups, or, where there is only one, two of about the same size.
 

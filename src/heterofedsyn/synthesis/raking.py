@@ -10,7 +10,8 @@ rows drawn by lot. No row is changed, so that what three columns have in common 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -37,6 +38,20 @@ MOST_CELLS = 2**16
 the first, memory with both."""
 
 
+@dataclass(frozen=True, eq=False)
+class Coarse:
+    """A wanted table of three columns.
+
+    Attributes:
+        maps: for each column the coarser group of each of its codes.
+        table: of the coarser groups, of any total.
+    """
+
+    columns: Clique
+    maps: tuple[Integers, Integers, Integers]
+    table: Floats
+
+
 def spare_rows(rows: int) -> int:
     """How many rows to draw if so many are wanted."""
     return rows * max(1, min(SPARE, SPARE_ROWS // max(1, rows)))
@@ -49,19 +64,21 @@ def taken(
     rows: int,
     sweeps: int,
     rng: np.random.Generator,
+    triples: Sequence[Coarse] = (),
 ) -> Codes:
     """So many of the rows, in random order, whose tables come close to the wanted ones.
 
     Args:
         wanted: tables of pairs, of any total.
         sweeps: how often every wanted table is visited.
+        triples: wanted tables of three columns.
     """
     from heterofedsyn.synthesis._raking_kernel import round_in_turn
 
     many = codes.shape[1]
     if rows == 0:
         return codes[:, :0]
-    weights = raked(domain, codes, wanted, sweeps)
+    weights = raked(domain, codes, wanted, sweeps, triples)
     weights *= rows / weights.sum()
     step()
     firsts, seconds, widths, ends = _watched(domain, wanted)
@@ -74,9 +91,15 @@ def taken(
     return np.ascontiguousarray(codes[:, chosen[:rows]])
 
 
-def raked(domain: Domain, codes: Codes, wanted: Mapping[Clique, Floats], sweeps: int) -> Floats:
+def raked(
+    domain: Domain,
+    codes: Codes,
+    wanted: Mapping[Clique, Floats],
+    sweeps: int,
+    triples: Sequence[Coarse] = (),
+) -> Floats:
     """A weight for every row, with which the tables of all rows come close to the wanted ones."""
-    from heterofedsyn.synthesis._raking_kernel import rake
+    from heterofedsyn.synthesis._raking_kernel import rake, rake_three
 
     weights = np.ones(codes.shape[1])
     for _ in range(sweeps):
@@ -85,6 +108,11 @@ def raked(domain: Domain, codes: Codes, wanted: Mapping[Clique, Floats], sweeps:
             target = np.ascontiguousarray(table * (weights.sum() / table.sum()))
             first, second = map(domain.index, pair)
             rake(codes, first, second, target, POWER, MOST, weights)
+        for triple in triples:
+            step()
+            target = np.ascontiguousarray(triple.table * (weights.sum() / triple.table.sum()))
+            one, two, three = map(domain.index, triple.columns)
+            rake_three(codes, (one, two, three), triple.maps, target, POWER, MOST, weights)
     return weights
 
 

@@ -103,8 +103,19 @@ class Targets:
     @cached_property
     def grids(self) -> dict[Grouped, Noisy]:
         """The pairs that were measured on groups of values, as tables."""
-        grids = ((grid, noisy) for grid, noisy in self._all(Grouped) if len(grid.attributes) == 2)
-        return {grid: noisy.shaped(grid.shape) for grid, noisy in grids}
+        return self._on_groups(2)
+
+    @cached_property
+    def triples(self) -> dict[Grouped, Noisy]:
+        """Three attributes that were measured together on groups of values, as tables."""
+        return self._on_groups(3)
+
+    def _on_groups(self, attributes: int) -> dict[Grouped, Noisy]:
+        return {
+            grid: noisy.shaped(grid.shape)
+            for grid, noisy in self._all(Grouped)
+            if len(grid.attributes) == attributes
+        }
 
     @cached_property
     def tiers(self) -> dict[str, list[tuple[Integers, Noisy]]]:

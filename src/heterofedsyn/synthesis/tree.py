@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from heterofedsyn._arrays import Codes, Floats
+from heterofedsyn._arrays import Codes
 from heterofedsyn.errors import UsageError
 from heterofedsyn.schema import EncodedTable
 from heterofedsyn.synthesis.allocation import allocate, allocate_within
 from heterofedsyn.synthesis.estimates import Estimates
 from heterofedsyn.synthesis.forest import spanning_forest
 from heterofedsyn.synthesis.gum import MOST_PASSES
-from heterofedsyn.synthesis.raking import spare_rows, taken
+from heterofedsyn.synthesis.raking import Coarse, spare_rows, taken
 from heterofedsyn.synthesis.targets import Targets
-
-JOINT_ROUNDS = 15
-"""Turns of fitting (label, parent, child) to its three pairs."""
+from heterofedsyn.synthesis.triples import fitted, joint_of
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,11 @@ class Tree:
         columns = _sample(estimates, spare_rows(rows), rng)
         codes = np.stack([columns[name] for name in estimates.domain.names])
         drawn = EncodedTable.from_codes(estimates.grid, codes).codes
-        own = taken(estimates.grid, drawn, estimates.pairs, rows, self.polish, rng)
+        triples = [
+            Coarse((estimates.label or "", *pair), triple.maps, triple.table)
+            for pair, triple in estimates.triples.items()
+        ]
+        own = taken(estimates.grid, drawn, estimates.pairs, rows, self.polish, rng, triples)
         return estimates.refine(own, rng)
 
 
@@ -65,6 +68,7 @@ def steps(estimates: Estimates) -> tuple[Step, ...]:
         if label in pair
     }
     others = {pair: weight for pair, weight in residuals.items() if label not in pair}
+    others |= dict.fromkeys(estimates.triples, math.inf)
     beside: dict[str, list[str]] = {name: [] for name in estimates.domain.names}
     for first, second in spanning_forest(others):
         beside[first].append(second)
@@ -82,7 +86,8 @@ def steps(estimates: Estimates) -> tuple[Step, ...]:
             parent = waiting.pop(0)
             for child in beside[parent]:
                 if child not in order:
-                    order[child] = Step(child, parent, child in with_label)
+                    told = estimates.domain.clique(parent, child) in estimates.triples
+                    order[child] = Step(child, parent, told or child in with_label)
                     waiting.append(child)
     return tuple(order.values())
 
@@ -125,27 +130,18 @@ def _child(
 ) -> Codes:
     """An attribute given its parent, and given the label if they depend."""
     label = estimates.label
-    pair = estimates.table(parent, name)
+    pair = estimates.believed(parent, name)
     if label is None or not leans_on_label:
         return allocate_within(columns[parent], pair, rng)
     labels, parents = estimates.singles[label].size, pair.shape[0]
     strata = columns[label].astype(np.int64) * parents + columns[parent]
     drawn = np.bincount(strata, minlength=labels * parents).reshape(labels, parents)
-    joint = _joint(drawn.astype(np.float64), estimates.table(label, name), pair)
+    label_parent = drawn.astype(np.float64) + 1e-6
+    label_parent *= pair.sum() / label_parent.sum()
+    label_child = estimates.believed(label, name)
+    told = estimates.told(parent, name)
+    if told is None:
+        joint = joint_of(label_parent, label_child, pair)
+    else:
+        joint = fitted(told, label_parent, label_child, pair)
     return allocate_within(strata, joint.reshape(labels * parents, -1), rng)
-
-
-def _joint(drawn: Floats, label_child: Floats, parent_child: Floats) -> Floats:
-    """A table of (label, parent, child) with these three pairs, by iterative fitting."""
-    label_parent = drawn + 1e-6
-    label_parent *= parent_child.sum() / label_parent.sum()
-    joint = label_parent[:, :, None] * label_child[:, None, :]
-    for _ in range(JOINT_ROUNDS):
-        joint *= _ratio(parent_child, joint.sum(axis=0))[None, :, :]
-        joint *= _ratio(label_child, joint.sum(axis=1))[:, None, :]
-        joint *= _ratio(label_parent, joint.sum(axis=2))[:, :, None]
-    return joint
-
-
-def _ratio(wanted: Floats, fitted: Floats) -> Floats:
-    return np.divide(wanted, fitted, out=np.zeros_like(wanted), where=fitted > 0)

@@ -14,7 +14,7 @@ from heterofedsyn.bench.paper.experiments import CONVERSION, DELTA, RANDOM
 from heterofedsyn.bench.resumable.cells import Cell
 from heterofedsyn.hub import Release, Request, converse, make_method
 from heterofedsyn.hub.conversation import Conversation
-from heterofedsyn.hub.methods.base import Method, settings_of
+from heterofedsyn.hub.methods.base import Method, settings_of, with_columns
 from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.protocol import Answer, Plan, decode
 from heterofedsyn.protocol import encode as pack
@@ -47,6 +47,7 @@ def measure_cost(cell: Cell, folder: Path, noise_seed: int) -> dict[str, float]:
         settings=settings_of(method),
         seed=noise_seed,
     )
+    plan = with_columns(plan, method, schema)
     sites = [
         Site(
             name,

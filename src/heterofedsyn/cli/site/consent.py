@@ -168,7 +168,7 @@ def _end(study: str, folder: Path, who: str | None, *, final: bool) -> None:
 
 def _note_consent(study: Study, settings: SiteSettings) -> None:
     """What consent to a study means."""
-    from heterofedsyn.protocol.promised import promise
+    from heterofedsyn.protocol.promised import asked_words, promise
     from heterofedsyn.site.ledger.books import Books
     from heterofedsyn.site.promise import remarks
 
@@ -183,8 +183,8 @@ def _note_consent(study: Study, settings: SiteSettings) -> None:
         f"to compare: {aloud(study.fingerprint)}",
         *promise(plan),
         *(f"remark: {remark}" for remark in remarks(plan, settings, account)),
-        "consent is to this budget: `site preview` shows what the method will ask, but the agent "
-        "answers any statistic that the hub asks for within it",
+        "consent is to this budget: `site preview` shows what the method will ask, but "
+        + asked_words(plan),
     ):
         note(line)
 

@@ -11,7 +11,10 @@ from heterofedsyn.schema import Clique
 INDEPENDENT = "independent"
 """The least that is attempted: no pair is worth measuring."""
 
-TILTS = {INDEPENDENT: -0.5, "star": 0.2, "full": 0.3}
+TRIPLES = "triples"
+"""The most: some pairs are measured together with the label as well."""
+
+TILTS = {INDEPENDENT: -0.5, "star": 0.2, "full": 0.3, TRIPLES: 0.3}
 """How much more, as a power of two, a level of halving gets than the one before. Without any
 smoothing counts would be known best with 1; where noise is so large that no pair is worth
 measuring, fine levels say nothing and the first ones decide."""
@@ -32,6 +35,7 @@ class Mode:
         sigma: noise on the sum over sites of one count of a pair.
         needed: groups per attribute from which it is chosen.
         forced: pairs that are measured whatever the scores say, those with the label aside.
+        beyond: of the budget, for a look at three columns together and for tables of them.
     """
 
     name: str
@@ -40,6 +44,12 @@ class Mode:
     sigma: float
     needed: float
     forced: tuple[Clique, ...] = ()
+    beyond: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def triples(self) -> bool:
+        """Whether the label and two other columns are counted together."""
+        return self.name == TRIPLES
 
     @property
     def independent(self) -> bool:
@@ -66,10 +76,15 @@ class Mode:
 
     def split(self, budget: Budget) -> tuple[Budget, Budget, Budget]:
         """Budgets for 1-ways, scores and pairs."""
-        ones, scores, pairs = budget.split(*self.shares)
+        ones, scores, pairs, *_ = budget.split(*self.shares, *self.beyond)
         return ones, scores, pairs
+
+    def split_beyond(self, budget: Budget) -> tuple[Budget, Budget]:
+        """Budgets for a look at three columns together and for tables of them."""
+        *_, look, tables = budget.split(*self.shares, *self.beyond)
+        return look, tables
 
     def all_pairs(self, budget: Budget) -> Budget:
         """The budget for pairs when nothing needs to be scored."""
         ones, scores, pairs = self.shares
-        return budget.split(ones, scores + pairs)[1]
+        return budget.split(ones, scores + pairs, *self.beyond)[1]

@@ -8,6 +8,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeVar
 
+import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import stream
@@ -16,6 +17,7 @@ from heterofedsyn.errors import UsageError, did_you_mean
 from heterofedsyn.hub.methods.ahead import fixed_asks
 from heterofedsyn.hub.methods.forced import MEASURE
 from heterofedsyn.hub.replies import Ask, Round
+from heterofedsyn.marginals.counts import PAIRS
 from heterofedsyn.privacy.budget import Budget, together
 from heterofedsyn.privacy.trust import Local, Trust
 from heterofedsyn.protocol import Plan
@@ -35,11 +37,22 @@ class Setting:
     sites: tuple[str, ...]
     seed: int
     rows_per_unit: int = 1
+    together: int = PAIRS
+    """How many columns a statistic may be of, by the plan's word: what `Method.columns` asked for
+    when the plan was made, or two."""
 
     @classmethod
     def of(cls, schema: Schema, plan: Plan) -> Setting:
         """What a plan says to a method."""
-        return cls(schema, plan.budget, plan.trust_model, plan.sites, plan.seed, plan.rows_per_unit)
+        return cls(
+            schema,
+            plan.budget,
+            plan.trust_model,
+            plan.sites,
+            plan.seed,
+            plan.rows_per_unit,
+            plan.together,
+        )
 
     @property
     def variance_factor(self) -> float:
@@ -94,7 +107,8 @@ class Later:
         integers: likewise.
         cost: likewise.
         to: one site, or all.
-        columns: that each release is of, one or two; None if it could be either.
+        columns: that each release is of, one, two or three; None if it could be any that the plan
+            allows.
     """
 
     label: str
@@ -147,6 +161,13 @@ class Method(ABC):
         """The schema by which sites encode their rows: the public one, or one made from it."""
         return schema
 
+    def columns(self, setting: Setting) -> int:
+        """How many columns its statistics may be of, as a new plan is to say; see `with_columns`.
+
+        What a plan says stands in `setting.together`, and binds `conduct`, `ahead` and `later`.
+        """
+        return PAIRS
+
     @abstractmethod
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
         """Yield what to ask, be sent the round, return the outcome."""
@@ -177,6 +198,15 @@ class Method(ABC):
     def mode(self, setting: Setting, n: float) -> Mode | None:
         """There is no choice."""
         return None
+
+
+def with_columns(plan: Plan, method: Method, schema: Schema) -> Plan:
+    """A new plan that says how many columns its method needs counts of together.
+
+    Args:
+        schema: the one by which sites encode.
+    """
+    return msgspec.structs.replace(plan, columns=method.columns(Setting.of(schema, plan)))
 
 
 def check_trust(method: Method, trust: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from heterofedsyn.hub.methods.attempts import INDEPENDENT, Mode, groups_at
+from heterofedsyn.hub.methods.attempts import INDEPENDENT, TRIPLES, Mode, groups_at
 from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
 from heterofedsyn.hub.methods.choosing import choose, most_extras, stands_out
 from heterofedsyn.hub.methods.forced import asked_pairs, read_pairs, ruled_pairs
@@ -21,8 +21,21 @@ from heterofedsyn.hub.methods.grouping import (
 )
 from heterofedsyn.hub.methods.stages import check_between, check_share
 from heterofedsyn.hub.methods.tiers import Tiers, hierarchy, worth_asking
+from heterofedsyn.hub.methods.triples import (
+    MOST_SCORED,
+    SCORED_GROUPS,
+    Together,
+    cells_measured,
+    cells_scored,
+    looked_at,
+    most_integers,
+    on_grid,
+    seen,
+    worth_measuring,
+)
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.statistics import (
+    Grouped,
     Haar,
     Statistic,
     Total,
@@ -38,6 +51,9 @@ from heterofedsyn.synthesis.grid import halved
 MOST_FINE_SCORES = 2**20
 """Integers of all scores together beyond which their grid stays coarse: noise takes time, 25
 microseconds for each."""
+
+TRIPLE_CELLS = 25
+"""Of a table of three columns, from which on such tables are worth their share of the budget."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +79,15 @@ class WaveTree(Method):
         spread: prior weight of a Haar difference that could be anything, at the root.
         calm: how that weight shrinks per level.
         edge: prior weight of all mass lying on one side.
+        triples: share for tables of the label and two other columns, where they are attempted.
+        triple_score: share for choosing them, on a coarse grid.
+        triples_at: noise on a count of such a table, in rows, up to which they may be attempted;
+            with 0, no three columns are ever counted together.
         measure: pairs that must be measured, such as `sex,diagnosis;ward,age`; not scored.
     """
 
     name: ClassVar[str] = "wavetree"
-    mode_names: ClassVar[tuple[str, ...]] = ("full", "star", INDEPENDENT)
+    mode_names: ClassVar[tuple[str, ...]] = (TRIPLES, "full", "star", INDEPENDENT)
 
     total: float = 0.02
     one_way: float = 0.55
@@ -85,6 +105,9 @@ class WaveTree(Method):
     spread: float = 0.9
     calm: float = 0.7
     edge: float = 0.05
+    triples: float = 0.15
+    triple_score: float = 0.05
+    triples_at: float = 20.0
     measure: str = ""
     synthesizer: Synthesizer = Tree()
 
@@ -98,6 +121,10 @@ class WaveTree(Method):
         check_share("total + one_way_few + score_few", few, most=0.99)
         check_share("spread + edge", self.spread + self.edge, most=0.99)
         check_share("total + star", self.total + self.star, most=0.99)
+        check_share("triples", self.triples, most=0.99)
+        check_share("triple_score", self.triple_score, most=0.99)
+        check_share("triples + triple_score", self.triples + self.triple_score, most=0.99)
+        check_between("triples_at", self.triples_at, 0, 1e9)
         for name in ("full_at", "star_at", "density", "density_free"):
             check_between(name, getattr(self, name), 0.1, 1_000)
         check_between("finest", self.finest, 2, 1_000)
@@ -107,6 +134,11 @@ class WaveTree(Method):
     def encoding(self, schema: Schema) -> Schema:
         """The public schema, with a code of its own for piles at a column's minimum."""
         return with_atoms(schema) if self.atoms else schema
+
+    def columns(self, setting: Setting) -> int:
+        """Three where tables of the label and two others may be worth it, whatever is answered."""
+        _, tables = self._beyond(setting)
+        return 3 if 0 < tables <= self.triples_at else 2
 
     def later(self, setting: Setting, left: Budget) -> tuple[Ask | Later, ...]:
         """What rounds after the total cost depends on the mode it leads to."""
@@ -159,7 +191,62 @@ class WaveTree(Method):
         if pairs:
             integers = max(self._most_integers(setting, mode, rows) for mode in modes)
             rounds.append(Later("pairs", ("grouped",), pairs, integers, for_pairs, columns=2))
+        for mode in modes:
+            if pairs and mode.triples:
+                rounds += self._later_triples(setting, mode, (pairs, integers), rows)
         return tuple(rounds)
+
+    def _later_triples(
+        self, setting: Setting, mode: Mode, pairs: tuple[int, int], rows: float | None
+    ) -> tuple[Later, ...]:
+        """A look at three columns, and then tables of three, or the pairs again.
+
+        Args:
+            pairs: how many there are at most, and integers of their tables.
+        """
+        _, rest = self._first_and_rest(setting)
+        look, tables = mode.split_beyond(rest)
+        beside = self._beside_label(setting)
+        n = math.inf if rows is None else rows
+        many = min(MOST_SCORED, len(beside))
+        sigma = self._noise_of(setting, look, many)
+        scored = most_integers(setting.schema, beside, cells_scored(n, sigma), SCORED_GROUPS)
+        few = self._noise_of(setting, tables, 1)
+        cells = most_integers(setting.schema, beside, cells_measured(n, few), self.finest)
+        edges = min(len(beside), len(setting.domain) - 2)
+        largest = sum(sorted(cells, reverse=True)[:edges])
+        return (
+            Later(
+                "triple-scores",
+                ("grouped",),
+                many,
+                sum(sorted(scored, reverse=True)[:many]),
+                look,
+                columns=3,
+            ),
+            Later("rest", ("grouped",), max(pairs[0], edges), max(pairs[1], largest), tables),
+        )
+
+    def _beside_label(self, setting: Setting) -> list[Clique]:
+        """Pairs that could be measured together with the label."""
+        return [pair for pair in self._open_pairs(setting) if setting.schema.label not in pair]
+
+    def _beyond(self, setting: Setting) -> tuple[float, float]:
+        """Noise on a count of a look at three columns, and of a table if all edges are measured."""
+        beside = self._beside_label(setting)
+        if setting.schema.label is None or not beside:
+            return 0.0, 0.0
+        _, rest = self._first_and_rest(setting)
+        shares = (self.triple_score, self.triples)
+        look, tables, _ = rest.split(*shares, 1 - sum(shares))
+        return (
+            self._noise_of(setting, look, min(MOST_SCORED, len(beside))),
+            self._noise_of(setting, tables, len(setting.domain) - 2),
+        )
+
+    def _noise_of(self, setting: Setting, budget: Budget, many: int) -> float:
+        """On a count, in rows, if so many tables share a budget."""
+        return math.sqrt(setting.variance_factor * many / (2 * budget.rho)) if budget.rho else 0.0
 
     def _most_integers(self, setting: Setting, mode: Mode, rows: float | None) -> int:
         """In the tables of all pairs that a mode may choose: the more of them, the coarser each."""
@@ -250,13 +337,13 @@ class WaveTree(Method):
         values = denoising.one_ways(targets)
         # SELECT
         scores: dict[Clique, float] = {}
-        seen: tuple[Measurement, ...] = ()
+        looked: tuple[Measurement, ...] = ()
         if mode.scored:
             rough = grid_of(setting.schema, values, n, self._groups_of_scores(setting, mode, n))
             statistics = grouped_pairs(self._scored_pairs(setting), rough)
             if statistics:
                 round_ = yield Ask.evenly("scores", statistics, for_scores)
-                seen = round_.measurements()
+                looked = round_.measurements()
                 surely = stands_out(len(statistics))
                 scores = {
                     statistic.attributes: dependence(statistic, noisy, values, n, surely)
@@ -274,14 +361,43 @@ class WaveTree(Method):
             return self._outcome(targets, scores, mode)
         # MEASURE pairs
         among = set(chosen)
-        again = tuple(own for own in seen if own.statistic in among)
+        again = tuple(own for own in looked if own.statistic in among)
         round_ = yield Ask.evenly("pairs", chosen, for_pairs)
         targets = targets.with_measured((*again, *round_.measurements()))
+        if mode.triples:
+            targets = yield from self._measure_triples(setting, targets, mode, rest, chosen)
         return self._outcome(targets, scores, mode)
+
+    def _measure_triples(
+        self,
+        setting: Setting,
+        targets: Targets,
+        mode: Mode,
+        rest: Budget,
+        pairs: Sequence[Grouped],
+    ) -> Generator[Ask, Round, Targets]:
+        """Tables of the label and two others where these tell more than pairs; else pairs again."""
+        known, n = targets.estimates, max(SMALLEST_TOTAL, targets.total)
+        look, tables = mode.split_beyond(rest)
+        beside = looked_at(known, self._beside_label(setting))
+        sigma = self._noise_of(setting, look, len(beside))
+        rough = on_grid(known, beside, cells_scored(n, sigma), SCORED_GROUPS)
+        found: dict[Clique, Together] = {}
+        if rough:
+            round_ = yield Ask.evenly("triple-scores", rough, look)
+            looks = zip(rough, round_.totals(), strict=True)
+            found = dict(seen(known, statistic, noisy) for statistic, noisy in looks)
+        worth = worth_measuring(found, self._noise_of(setting, tables, len(setting.domain) - 2))
+        cells = cells_measured(n, self._noise_of(setting, tables, len(worth)))
+        fine = on_grid(known, worth, cells, self.finest)
+        round_ = yield Ask.evenly("rest", fine or pairs, tables)
+        return targets.with_measured(round_.measurements())
 
     def mode(self, setting: Setting, n: float) -> Mode:
         """How much to attempt with this budget and noisy total; MATH section 5.0."""
         modes = self.modes(setting)
+        if TRIPLES in modes and modes[TRIPLES].groups(n) >= modes[TRIPLES].needed:
+            return modes[TRIPLES]
         if "full" in modes and modes["full"].groups(n) >= self.full_at:
             return modes["full"]
         if "star" in modes and modes["star"].groups(n) >= self.star_at:
@@ -313,6 +429,19 @@ class WaveTree(Method):
         }
         if others:
             modes["full"] = full
+        if self.columns(setting) == 3:
+            beyond = (self.triple_score, self.triples)
+            left = 1 - sum(beyond)
+            sigma = full.sigma / math.sqrt(left)
+            _, tables = self._beyond(setting)
+            modes[TRIPLES] = replace(
+                full,
+                name=TRIPLES,
+                shares=(full.shares[0] * left, full.shares[1] * left, full.shares[2] * left),
+                beyond=(beyond[0], beyond[1]),
+                sigma=sigma,
+                needed=max(self.full_at, math.sqrt(TRIPLE_CELLS * tables / sigma)),
+            )
         if others and labelled:
             modes["star"] = attempt("star", others + len(forced), self.star, 0.0, self.star_at)
         return modes
@@ -369,6 +498,13 @@ class WaveTree(Method):
     def _outcome(self, targets: Targets, scores: dict[Clique, float], mode: Mode) -> Outcome:
         pairs = len(targets.pairs)
         remark = f"mode {mode.name}: {pairs} pairs measured"
+        if mode.triples and pairs:
+            many = len(targets.triples)
+            remark += (
+                f", and {many} tables of the label and two other columns"
+                if many
+                else " twice; no two columns and the label told more than their pairs"
+            )
         if mode.planned and not pairs:
             remark += "; none stood out, so attributes are drawn independently"
         elif mode.independent:

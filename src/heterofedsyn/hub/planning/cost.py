@@ -12,6 +12,7 @@ from heterofedsyn._words import count
 from heterofedsyn.errors import ProtocolError, UsageError
 from heterofedsyn.hub.methods.base import Later, Method, Setting, check_trust
 from heterofedsyn.hub.replies import Ask, make_query
+from heterofedsyn.marginals.counts import PAIRS, TRIPLES
 from heterofedsyn.marginals.statistics import Flat, Statistic, works
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Part, Plan
@@ -121,11 +122,13 @@ class Size:
     @classmethod
     def of(cls, statistics: Sequence[Statistic], domain: Domain) -> Size:
         """Of a stage that asks for these statistics."""
-        cliques = {statistic.attributes for statistic in statistics}
+        few = {each.attributes for each in statistics if len(each.attributes) <= PAIRS}
+        # Three columns are counted after their maps.
+        merged = [each for each in statistics if len(each.attributes) > PAIRS]
         return cls(
             releases=len(statistics),
             integers=sum(statistic.integers(domain) for statistic in statistics),
-            cells=sum(map(domain.cells, cliques)),
+            cells=sum(map(domain.cells, few)) + sum(each.integers(domain) for each in merged),
             largest=max(works(statistics, domain)),
         )
 
@@ -155,7 +158,7 @@ def check_feasible(schema: Schema, plan: Plan, method: Method) -> None:
                 statistics += [statistic for statistic, _ in part.parts]
                 _check_memory(Size.of(statistics, setting.domain), len(plan.sites))
             else:
-                _check_later(part, schema)
+                _check_later(part, schema, setting.together)
         except ProtocolError as error:
             widest = max(schema.measured, key=lambda column: column.size)
             raise UsageError(
@@ -180,8 +183,13 @@ def _check_memory(size: Size, sites: int) -> None:
         )
 
 
-def _check_later(later: Later, schema: Schema) -> None:
+def _check_later(later: Later, schema: Schema, together: int) -> None:
     """Refuse what no site answers, whatever the noisy answers before it will be."""
+    if later.columns is not None and later.columns > together:
+        raise ProtocolError(
+            f"query {later.label!r} is for counts of {later.columns} columns together, and the "
+            f"study's plan allows no more than {together}"
+        )
     releases = later.releases if later.rounds == 1 else None
     if releases is not None and releases > MOST_PARTS:
         raise ProtocolError(
@@ -189,9 +197,13 @@ def _check_later(later: Later, schema: Schema) -> None:
             "fewer columns"
         )
     if releases and later.kinds == ("grouped",):
-        # A pair on a grid comes with a group number, of a byte at least, for each of its values.
-        pairs = itertools.combinations([column.size for column in schema.measured], 2)
-        lengths = sorted((one + other for one, other in pairs), reverse=True)[:releases]
+        # A grid comes with a group number, of a byte at least, for each of its columns' values.
+        sizes = sorted((column.size for column in schema.measured), reverse=True)
+        if (later.columns or together) > PAIRS:
+            lengths = [sum(sizes[:TRIPLES])] * releases
+        else:
+            pairs = itertools.combinations(sizes, 2)
+            lengths = sorted((one + other for one, other in pairs), reverse=True)[:releases]
         length = sum(lengths) + BYTES_OF_A_PART * len(lengths)
         if length > MOST_QUERY_BYTES:
             raise ProtocolError(

@@ -13,7 +13,7 @@ from heterofedsyn._defaults import MOST_ROWS, PATIENCE
 from heterofedsyn._registry import Value
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.methods import make_method
-from heterofedsyn.hub.methods.base import settings_of
+from heterofedsyn.hub.methods.base import settings_of, with_columns
 from heterofedsyn.hub.planning.cost import check_feasible
 from heterofedsyn.privacy.budget import Conversion, check_usual_delta
 from heterofedsyn.privacy.trust import Local, SecureAggregation
@@ -82,8 +82,10 @@ def new_study(
         aggregation=_aggregation(roster.keys, trust, colluding, quorum),
         about=said,
     )
+    encoding = chosen.encoding(public)
+    plan = with_columns(plan, chosen, encoding)
     check_usual_delta(delta, allow_large=allow_large_delta)
-    check_feasible(chosen.encoding(public), plan, chosen)
+    check_feasible(encoding, plan, chosen)
     return Study(
         plan=plan,
         schema=public.settings,

@@ -13,6 +13,7 @@ from heterofedsyn.hub.methods.base import Later, Setting
 from heterofedsyn.hub.planning.lengths import Weight
 from heterofedsyn.hub.planning.reach import ColumnReach, least_noise, reach_of
 from heterofedsyn.hub.replies import Ask, make_query
+from heterofedsyn.marginals.counts import PAIRS, TRIPLES
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Query
 from heterofedsyn.protocol.limits import check_query
@@ -54,6 +55,7 @@ class Preview:
         once: bytes that leave before anything is asked.
         columns: the most that is asked about each of them.
         least_noise: of every count, in records, whatever the hub asks within the budget.
+        together: how many columns a count may be of.
     """
 
     site: str
@@ -65,6 +67,7 @@ class Preview:
     once: int = 0
     columns: tuple[ColumnReach, ...] = ()
     least_noise: float = 0.0
+    together: int = PAIRS
 
     @property
     def integers(self) -> int | None:
@@ -116,6 +119,7 @@ def preview(study: Study, site: str) -> Preview:
             [part for part in asked if isinstance(part, Later)],
         ),
         least_noise=least_noise(plan),
+        together=plan.together,
     )
 
 
@@ -133,7 +137,7 @@ def column_lines(shown: Preview) -> list[list[str]]:
         [
             f"{column.name}: {column.told_as}",
             "" if column.alone is None else column.alone.words,
-            _partners(column, others),
+            _partners(column, others, shown.together),
             "" if column.together is None else column.together.words,
         ]
         for column in shown.columns
@@ -142,11 +146,17 @@ def column_lines(shown: Preview) -> list[list[str]]:
 
 def most_words(shown: Preview) -> str:
     """What holds of every column, whatever the hub asks within the budget."""
+    most = "or of two columns together; never of three,"
+    if shown.together == TRIPLES:
+        most = (
+            "of two columns together, or, since the study's plan says so, of up to three columns "
+            "together; never of four,"
+        )
     return (
         "all that can leave are noisy counts, or sums of such: of all rows, of the values of one "
-        "column, or of two columns together; never of three, and never a row. Noise is the "
-        "standard deviation on every count, in records; whatever the hub asks within the budget, "
-        f"it is at least {int(10 * shown.least_noise) / 10:,.1f}, and the more is asked the larger"
+        f"column, {most} and never a row. Noise is the standard deviation on every count, in "
+        "records; whatever the hub asks within the budget, it is at least "
+        f"{int(10 * shown.least_noise) / 10:,.1f}, and the more is asked the larger"
     )
 
 
@@ -224,11 +234,13 @@ def _summed(plan: Plan) -> bool:
     return plan.trust_model.alone_factor != 1
 
 
-def _partners(column: ColumnReach, others: int) -> str:
+def _partners(column: ColumnReach, others: int, together: int) -> str:
     many = len(column.partners)
     if many <= 3:
-        return ", ".join(column.partners)
-    return f"any of {many:,} others" if many == others else f"{many:,} of {others:,} others"
+        words = ", ".join(column.partners)
+    else:
+        words = f"any of {many:,} others" if many == others else f"{many:,} of {others:,} others"
+    return f"{words}, up to two at once" if together == TRIPLES and many > 1 else words
 
 
 def _round_line(round_: ForeseenRound) -> list[str]:

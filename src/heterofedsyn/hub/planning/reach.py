@@ -54,7 +54,7 @@ class ColumnReach:
         told_as: how finely: what its values become before they are counted.
         values: how many counts that makes; 0 if it is not counted itself.
         alone: noise on its counts by itself; None if these are not asked for.
-        partners: columns with which it may be counted together, two at a time.
+        partners: columns with which it may be counted together, one of them at once or two.
         together: noise on such counts.
     """
 
@@ -76,7 +76,7 @@ def reach_of(
     """
     names = schema.domain.names
     singles = [rest for rest in later if rest.columns in (None, 1)]
-    doubles = [rest for rest in later if rest.columns in (None, 2)] if len(names) > 1 else []
+    joint = [rest for rest in later if rest.columns != 1] if len(names) > 1 else []
 
     def reach(column: Column) -> ColumnReach:
         name = column.name
@@ -84,15 +84,15 @@ def reach_of(
             return ColumnReach(name, _never(column, schema), 0)
         own = [part for part in fixed if name in part.attributes]
         alone = [part for part in own if len(part.attributes) == 1]
-        pairs = [part for part in own if len(part.attributes) == 2]
-        met = {other for part in pairs for other in part.attributes} if not doubles else {*names}
+        several = [part for part in own if len(part.attributes) > 1]
+        met = {*names} if joint else {other for part in several for other in part.attributes}
         return ColumnReach(
             name=name,
             told_as=told_as(column),
             values=column.size,
             alone=_least(alone, singles, plan),
             partners=tuple(other for other in names if other in met and other != name),
-            together=_least(pairs, doubles, plan),
+            together=_least(several, joint, plan),
         )
 
     return tuple(reach(column) for column in schema.columns)

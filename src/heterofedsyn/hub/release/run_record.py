@@ -54,6 +54,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Fingerprint of the public schema; empty if the release was made before it was told."""
     about: About | msgspec.UnsetType = msgspec.UNSET
     """What the study was for, if that was said."""
+    columns: int | msgspec.UnsetType = msgspec.UNSET
+    """How many columns counts might be of together, if the study's plan said so."""
     noisy_total: int
     pairs: tuple[ScoredPair, ...]
     remarks: tuple[str, ...]
@@ -101,6 +103,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
             study=plan.fingerprint,
             schema=plan.schema,
             about=plan.about,
+            columns=plan.columns,
             noisy_total=total,
             pairs=tuple(pairs),
             remarks=(

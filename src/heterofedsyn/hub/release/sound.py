@@ -108,6 +108,7 @@ def plan_of(run: RunRecord, statement: PrivacyStatement, schema: Schema) -> Plan
             seed=run.seed,
             aggregation=_aggregation(statement),
             about=run.about,
+            columns=run.columns,
         )
     except HeterofedsynError as error:
         raise ReleaseError(f"no study has such terms: {error}") from None
@@ -163,6 +164,13 @@ def _check_terms(run: RunRecord, statement: PrivacyStatement, schema: Schema) ->
         raise ReleaseError("rho of privacy.json does not belong to its epsilon and delta")
     if not same(statement.rho_alone, plan.budget_alone.rho):
         raise ReleaseError("rho_alone of privacy.json does not belong to its rho")
+    if any(
+        len(part.attributes) > plan.together
+        for account in statement.sites
+        for charge in account.charges
+        for part in charge.parts
+    ):
+        raise ReleaseError("a charge is for counts of more columns than the study allowed")
     # A roster of keys is part of the name, and no release tells it.
     if run.study != plan.fingerprint and not hears_sums(plan):
         raise ReleaseError("study is not the fingerprint of what the records tell of it")

@@ -1,0 +1,166 @@
+"""Which pairs to measure together with the label, and how finely; MATH section 5.5."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from heterofedsyn._arrays import Floats, Integers
+from heterofedsyn.hub.methods.grouping import most_groups
+from heterofedsyn.hub.methods.tiers import hierarchy
+from heterofedsyn.marginals.statistics import Grouped
+from heterofedsyn.privacy.noisy import Noisy
+from heterofedsyn.schema import Clique, Schema
+from heterofedsyn.synthesis.estimates import Estimates
+from heterofedsyn.synthesis.forest import spanning_forest
+from heterofedsyn.synthesis.grid import coarser, group_categories, group_ordered
+from heterofedsyn.synthesis.triples import laid_out, summed
+
+MOST_SCORED = 300
+"""Pairs that are looked at together with the label."""
+
+SCORED_GROUPS = 6
+"""Groups of a column then, at most."""
+
+MOST_INTEGERS = 2**18
+"""Of one table of three columns."""
+
+FEWEST_CELLS = 8
+"""Of a table that is worth a look: two groups each."""
+
+SURELY = 4.0
+"""Standard errors beyond what pairs tell from which a table of three is worth measuring."""
+
+HARDLY = 4.0
+"""Noise on a count, in rows, up to which it is measured whatever the look said."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """A pair, as a look at it with the label shows it.
+
+    Attributes:
+        bound: how much each tells of the other given the label: their mutual information, in nats.
+        beyond: standard errors by which the look differs from what pairs tell.
+    """
+
+    bound: float
+    beyond: float
+
+
+def cells_scored(n: float, sigma: float) -> float:
+    """Cells of a look: what is told of a whole table may be noisy cell by cell."""
+    return n / sigma if sigma > 0 else math.inf
+
+
+def cells_measured(n: float, sigma: float) -> float:
+    """Cells of a table that stand out of the noise one by one."""
+    return n / (4 * sigma) if sigma > 0 else math.inf
+
+
+def groups_of(cells: float, label: int | None = None) -> float:
+    """Groups of the label, or of each of the two others beside so many of its groups."""
+    own = min(max(cells, FEWEST_CELLS), MOST_INTEGERS)
+    return own ** (1 / 3) if label is None else max(2.0, math.sqrt(own / label))
+
+
+def looked_at(known: Estimates, pairs: Sequence[Clique]) -> list[Clique]:
+    """Pairs without the label that are looked at together with it: all, or the likeliest ones.
+
+    Those that depend most come first, then those that both depend on the label.
+    """
+    if len(pairs) <= MOST_SCORED:
+        return [*pairs]
+    told = known.residuals
+
+    def with_label(name: str) -> float:
+        return told.get(known.domain.clique(known.label or "", name), 0.0)
+
+    likely = {p: (told.get(p, 0.0), with_label(p[0]) * with_label(p[1])) for p in pairs}
+    most = {*sorted(pairs, key=lambda pair: likely[pair], reverse=True)[:MOST_SCORED]}
+    return [pair for pair in pairs if pair in most]
+
+
+def on_grid(
+    known: Estimates, pairs: Sequence[Clique], cells: float, most: float = math.inf
+) -> list[Grouped]:
+    """Tables of the label and each pair, of about so many cells, on the grid of pairs or coarser.
+
+    Args:
+        most: groups of a column.
+    """
+    if known.label is None:
+        return []
+    of_label = _coarsened(known, known.label, min(most, groups_of(cells)))
+    groups = min(most, groups_of(cells, int(of_label.max()) + 1))
+    maps = {name: _coarsened(known, name, groups) for pair in pairs for name in pair}
+    maps[known.label] = of_label
+    cliques = [known.domain.clique(known.label, *pair) for pair in pairs]
+    return [
+        Grouped(clique, tuple(tuple(maps[name].tolist()) for name in clique))
+        for clique in cliques
+        if all(maps[name].max() > 0 for name in clique)
+    ]
+
+
+def _coarsened(known: Estimates, name: str, groups: float) -> Integers:
+    """For every value a group that is made of whole groups of pairs."""
+    finer, counts = known.groups[name], known.singles[name]
+    column = known.schema.column(name)
+    threshold = known.total / groups
+    if column.ordered:
+        apart = column.nullable and counts.size > 1 and bool(finer[-1] != finer[-2])
+        merged = group_ordered(counts, threshold, last_apart=apart)
+    else:
+        held = (coarser(finer, level) for level in hierarchy(known.schema, column))
+        levels = [level for level in held if level is not None]
+        merged = group_categories(counts, threshold, levels=levels)
+    return merged[finer]
+
+
+def most_integers(schema: Schema, pairs: Sequence[Clique], cells: float, most: float) -> list[int]:
+    """The most integers of each of these tables; see `on_grid`."""
+    label = schema.label or ""
+    column = schema.column
+    of_label = most_groups(schema, column(label), min(most, groups_of(cells)))
+    # The fewer groups the label turns out to have, the more the others may have.
+    groups = min(most, groups_of(cells, 2))
+    sizes = {name: most_groups(schema, column(name), groups) for pair in pairs for name in pair}
+    return [of_label * sizes[first] * sizes[second] for first, second in pairs]
+
+
+def seen(known: Estimates, statistic: Grouped, noisy: Noisy) -> tuple[Clique, Together]:
+    """What a noisy look tells of a pair and the label, beside what pairs tell of them."""
+    pair, table, maps = laid_out(known.label or "", known.groups, statistic, noisy)
+    believed = summed(known.joint(*pair), maps)
+    apart = table.values - believed
+    # Rows are a sample too: a cell differs from its chance by about the root of its count.
+    chance = noisy.variance + believed
+    energy, by_chance = float((apart**2).sum()), float(chance.sum())
+    share = max(0.0, 1 - by_chance / energy) if energy > 0 else 0.0
+    error = math.sqrt(2 * float((chance**2).sum()))
+    blend = np.maximum(believed + share * apart, 0.0)
+    return pair, Together(_bound(blend), (energy - by_chance) / error)
+
+
+def _bound(table: Floats) -> float:
+    """The mutual information of the two last sides, given the first."""
+    shares = table / table.sum()
+    ends = shares.sum(axis=(1, 2), keepdims=True)
+    apart = shares.sum(axis=2, keepdims=True) * shares.sum(axis=1, keepdims=True)
+    there = shares > 0
+    ratio = np.divide(shares * ends, apart, out=np.ones_like(shares), where=there & (apart > 0))
+    return float((shares[there] * np.log(ratio[there])).sum())
+
+
+def worth_measuring(found: Mapping[Clique, Together], sigma: float) -> list[Clique]:
+    """Edges of the tree that tell most given the label, where pairs do not tell all of it.
+
+    Args:
+        sigma: noise on a count of a table if all edges were measured.
+    """
+    edges = spanning_forest({pair: each.bound for pair, each in found.items()})
+    return [pair for pair in edges if sigma <= HARDLY or found[pair].beyond >= SURELY]
