@@ -102,13 +102,13 @@ def test_three_columns_are_counted_as_numpy_counts_them_whatever_is_merged(
     table = dependent_table(Domain(tuple("abcd"[: len(sizes)]), sizes), rows)
     views: list[View] = []
     for clique in combinations(table.domain.names, 3):
-        view: list[Side] = []
+        sides: list[Side] = []
         for name in clique:
             size = table.domain.size(name)
             number = data.draw(st.integers(1, min(size, 9)))
             groups = tuple(value * number // size for value in range(size))
-            view.append((name, None if number == 9 else groups))
-        views.append(tuple(view))
+            sides.append((name, None if number == 9 else groups))
+        views.append(tuple(sides))
     views += [views[0][:2], views[0][:1], views[0][1:], whole(table.domain.names[:2])]
     for view, found in zip(views, count_views([table], views, table.domain, threads), strict=True):
         codes = [

@@ -17,6 +17,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -205,6 +206,22 @@ def test_a_small_table_is_kept_as_codes_until_its_counts_are_dropped(cluster: Sp
     del found
     gc.collect()
     assert cached(cluster) == before
+
+
+@pytest.mark.parametrize(("rows", "size"), [(20_000, 5), (1_000, 40), (0, 5)])
+def test_three_columns_are_counted_where_spark_holds_them(
+    cluster: SparkSession, rows: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema, table = numbers(rows, size=size)
+    monkeypatch.setattr("heterofedsyn.site.spark_counting._MOST_JOB_COLUMNS", 6)
+    frame = cluster.createDataFrame(table.to_pylist(), "c0 int, c1 int, c2 int, c3 int")
+    found = count([open_source(frame.repartition(3))], schema, together=3)
+    assert isinstance(found.counts, SparkCounts)
+    halves = tuple(value // 2 for value in range(size))
+    views: list[View] = [whole(three) for three in combinations(schema.domain.names, 3)]
+    views += [(("c0", halves), ("c1", None), ("c3", (0,) * size))]
+    expected = count([open_source(table)], schema, together=3)
+    assert_same_counts(found.counts, expected.counts, [*every_view(schema), *views])
 
 
 def test_a_source_is_read_once(cluster: SparkSession, tmp_path: Path) -> None:

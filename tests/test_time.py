@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 import heterofedsyn
 from agent_support import FreshNoise, approved_study, ask, books_of, make_site
 from heterofedsyn.audit import timing
+from heterofedsyn.audit.fixtures import query_of
 from heterofedsyn.engines.progress import rough
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.conversation import _published
@@ -42,7 +43,7 @@ from heterofedsyn.marginals.statistics import (
     Statistic,
     Total,
 )
-from heterofedsyn.protocol import Part, Query
+from heterofedsyn.protocol import Part, Plan, Query
 from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.schema import (
     CategoricalColumn,
@@ -105,6 +106,18 @@ def every_statistic() -> list[Statistic]:
     return [*few, *map(Flat, DOMAIN.pairs()), *maps, *sketches]
 
 
+def triples() -> list[Statistic]:
+    """Three columns, with one map and with so many that they are added up from their table."""
+    rng = np.random.default_rng(1)
+    return [
+        Grouped(
+            names,
+            tuple((0, 1, *map(int, rng.integers(0, 4, n - 2))) for n in DOMAIN.shape(names)),
+        )
+        for names in [("a", "b", "c"), ("b", "c", "d"), *5 * [("a", "c", "d")]]
+    ]
+
+
 QUERY = Query(
     study=PLAN.fingerprint,
     number=0,
@@ -129,10 +142,10 @@ class Free:
         """Nothing."""
 
 
-def answer(held: Counts) -> None:
-    """All that a site does for a query of every kind."""
-    desk = Desk("one", PLAN, DOMAIN, lambda: held, FreshNoise(), PLAN.trust_model)
-    desk.answer(QUERY, Free())
+def answer(held: Counts, query: Query = QUERY, plan: Plan = PLAN) -> None:
+    """All that a site does for a query, of every kind unless given."""
+    desk = Desk("one", plan, DOMAIN, lambda: held, FreshNoise(), plan.trust_model)
+    desk.answer(query, Free())
 
 
 class Arrays:
@@ -206,13 +219,17 @@ def watched(patch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     notes.extend(sorted(loops, key=repr))  # threads take turns as they like
 
 
-def done_for(held: Counts, patch: pytest.MonkeyPatch) -> list[Any]:
-    """A note of all that is done for a query, once what is drawn and planned for it is kept."""
-    answer(held)
+def done_for(held: Counts, patch: pytest.MonkeyPatch, *of: Any) -> list[Any]:
+    """A note of all that is done for a query, once what is drawn and planned for it is kept.
+
+    Args:
+        of: the query and its plan, if not that of every kind.
+    """
+    answer(held, *of)
     held._kept.clear()
     patch.setattr(counting, "cores", lambda: 2)
     with watched(patch) as notes:
-        answer(held)
+        answer(held, *of)
     return notes
 
 
@@ -243,6 +260,22 @@ def test_other_counts_change_no_step_of_an_answer(monkeypatch: pytest.MonkeyPatc
         for codes in (spread, np.zeros_like(spread), spread // 2)
     ]
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("rows", [1, 1_023, 8 * 600, 2**14, 2**17 - 1])
+def test_one_row_more_or_other_counts_change_no_step_of_three_columns(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(as_schema(DOMAIN), columns=3)
+    query = query_of(plan, *triples(), share=1e-3)
+    table = dependent_table(DOMAIN, rows + 1)
+    done = []
+    for codes in (table.codes, table.codes[:, :rows], np.zeros_like(table.codes)):
+        with Tally(DOMAIN, rows=DECLARED, together=3) as held:
+            held.add(codes)
+            done.append(done_for(held.counts(), monkeypatch, query, plan))
+    assert done[0] == done[1] == done[2]
+    assert len(done[0]) > 300
 
 
 @pytest.mark.parametrize("largest", [2**31 - 1, 2**31, 2**40])

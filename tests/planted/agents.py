@@ -179,11 +179,11 @@ def counts_kept_by(key: Callable[[Any, Any], Any]) -> Planting:
     """An agent keeps counts by less of a study's schema, unit and L than they depend on."""
 
     @instead_of(at.Agent._read)
-    def planting(true: Any, own: Any, schema: Any, unit: Any, *how: Any, **more: Any) -> Any:
+    def planting(true: Any, own: Any, schema: Any, held: Any, **more: Any) -> Any:
         kept = vars(own).setdefault("_planted", {})
-        if key(schema, unit) not in kept:
-            kept[key(schema, unit)] = true(own, schema, unit, *how, **more)
-        return kept[key(schema, unit)]
+        if key(schema, held.unit) not in kept:
+            kept[key(schema, held.unit)] = true(own, schema, held, **more)
+        return kept[key(schema, held.unit)]
 
     return planting
 

@@ -193,6 +193,21 @@ def where_hidden(how: Callable[..., Integers]) -> Planting:
     return lambda: through(at.Desk.answer, at.add_noise, release)
 
 
+@noise("three columns leave without noise", r"noise of a release: grouped three", "grouped three")
+@game(
+    "three columns leave without noise, seen by the attacker",
+    r"grouped three",
+    "grouped three, seeded",
+)
+def _() -> None:
+    def release(desk: at.Desk, door: Any, exact: at.Exact, terms: at.Terms, *how: Any) -> Any:
+        if len(terms.attributes) < 3:
+            return door(exact, terms, *how)
+        return at.Noised(at.NoisyIntegers(exact.values), terms)
+
+    through(at.Desk.answer, at.add_noise, release)
+
+
 @hiding(
     "half the noise where only the sum over sites is seen", r"secure-aggregation.* drawn at sigma"
 )

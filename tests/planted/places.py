@@ -10,7 +10,7 @@ from heterofedsyn.errors import HeterofedsynError, NotApproved, ProtocolError
 from heterofedsyn.hub import replies
 from heterofedsyn.hub.methods.localmerge import LocalMerge
 from heterofedsyn.hub.release import statement
-from heterofedsyn.marginals import counting, tally
+from heterofedsyn.marginals import counting, counts, tally
 from heterofedsyn.marginals.counts import Counts, clique_of
 from heterofedsyn.marginals.sketch import Sketch, SketchKind
 from heterofedsyn.marginals.statistics import Grouped
@@ -27,6 +27,7 @@ from heterofedsyn.protocol import plan
 from heterofedsyn.protocol.about import About
 from heterofedsyn.protocol.aggregation import Opened, bound_to, hash_of
 from heterofedsyn.protocol.codec import decode
+from heterofedsyn.protocol.limits import check_together
 from heterofedsyn.protocol.messages import Answer, Query, Released, encode, query_fingerprint
 from heterofedsyn.protocol.refusal import Reason, Refused, words_of
 from heterofedsyn.protocol.terms import guaranteed, of_the_sum, terms_of

@@ -162,6 +162,13 @@ def _of(desk: at.Desk, parts: Any) -> list[at.Budget]:
     return [desk.plan.budget.part(part.share) for part in parts]
 
 
+@coupling("three columns together cost nothing", r"charged was|nothing was charged")
+@costs
+def _(price: at.Price, parts: list[Any], desk: at.Desk) -> at.Budget:
+    few = [part for part in parts if len(part.statistic.attributes) < 3]
+    return at.together(_of(desk, few)) if few else at.Budget(1e-300)
+
+
 @coupling("a budget spent twice: several releases for the price of one", r"charged was")
 @costs
 def _(price: Any, parts: Any, desk: Any) -> Any:

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from planted import places as at
 from planted.bugs import coupling
-from planted.planting import changed, instead_of, never, shadow
+from planted.planting import changed, instead_of, leave_out, never, shadow
 
 a_line_among = partial(coupling, first="a line among")
 
@@ -65,6 +65,33 @@ def _(true: Any, counts: at.Counts, views: Any) -> None:
     for view in asked:
         if view not in known and often[at.clique_of(view)] >= 5:
             counts._kept[view] = 2 * counts._kept[view]
+
+
+@coupling(
+    "rows of three columns counted twice", r"grouped of .*-.*-.*counted wrongly", "every record"
+)
+@instead_of(at.counts._of_three)
+def _(true: Any, counts: Any, view: Any, domain: Any) -> Any:
+    return 2 * true(counts, view, domain)
+
+
+@coupling(
+    "three columns put together in another order",
+    r"grouped of .*-.*-.*counted wrongly",
+    "every record",
+)
+@instead_of(at.counts._of_three)
+def _(true: Any, counts: Any, view: Any, domain: Any) -> Any:
+    return counts
+
+
+@coupling(
+    "three columns are answered without the plan's word",
+    r"agent: three columns .*without the plan's word: answered",
+    "three columns",
+)
+def _() -> None:
+    leave_out(at.Desk._check, at.check_together)
 
 
 @coupling(

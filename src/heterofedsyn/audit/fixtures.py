@@ -29,6 +29,7 @@ from heterofedsyn.marginals import (
     Statistic,
     Total,
 )
+from heterofedsyn.marginals.counts import PAIRS, TRIPLES
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noise import NoiseSource
 from heterofedsyn.privacy.terms import Terms
@@ -88,8 +89,14 @@ def as_csv(table: EncodedTable) -> bytes:
 def plan_of(
     schema: Schema, seed: int, *sites: str, epsilon: float = MOST_EPSILON, **terms: Any
 ) -> Plan:
-    """A plan for these sites."""
-    usual = {"delta": DELTA, "sites": sites or (SITE,), "method": "independent"}
+    """A plan for these sites, by which three columns may be counted together if there are three."""
+    columns = min(TRIPLES, max(PAIRS, len(schema.domain)))
+    usual = {
+        "delta": DELTA,
+        "sites": sites or (SITE,),
+        "method": "independent",
+        "columns": columns,
+    }
     return Plan(schema=schema.fingerprint, epsilon=epsilon, seed=seed, **{**usual, **terms})
 
 
@@ -114,7 +121,7 @@ def ask_all(plan: Plan, statistics: Sequence[Statistic]) -> Query:
 
 
 def classes(domain: Domain, seed: int) -> dict[str, tuple[Statistic, ...]]:
-    """The classes of releases over the first two attributes, each by its statistics."""
+    """The classes of releases over the first two attributes, or three, each by its statistics."""
     pair = domain.names[0], domain.names[1]
     first, second = domain.shape(pair)
     halves = (tuple(i * 3 // first for i in range(first)), tuple(i // 2 for i in range(second)))
@@ -130,9 +137,18 @@ def classes(domain: Domain, seed: int) -> dict[str, tuple[Statistic, ...]]:
         "gaussian sketch": (Sketched(pair, 10, seed, SketchKind.GAUSSIAN),),
         "dependence": (Dependence(pair),),
     }
+    if len(domain) > PAIRS:
+        every["grouped three"] = (grouped_three(domain),)
     shown = {type(statistic) for statistics in every.values() for statistic in statistics}
     require(shown == {*get_args(Statistic)}, "there is a kind of statistic that no audit looks at")
     return every
+
+
+def grouped_three(domain: Domain) -> Grouped:
+    """The first three attributes, the first two merged, so that the second has most groups."""
+    first, second, third = domain.sizes[:TRIPLES]
+    two, halves = (i * 2 // first for i in range(first)), (i // 2 for i in range(second))
+    return Grouped(domain.names[:TRIPLES], (tuple(two), tuple(halves), tuple(range(third))))
 
 
 def every_kind(domain: Domain, seed: int) -> list[Statistic]:

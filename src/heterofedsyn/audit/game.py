@@ -50,7 +50,7 @@ def checks(effort: Effort, seed: int, own: Case | None = None) -> Iterator[Check
         own: a study that takes the place of the built-in ones, with its epsilon and delta.
     """
     claim = Claim(own.epsilon, own.delta) if own else Claim()
-    names = classes(plain_schema(9, 6).domain, seed)
+    names = classes(plain_schema(9, 6, 2).domain, seed)
     for name in names:
         yield f"{name}, seeded", partial(_class, effort.runs, seed, claim, name, secure=False)
         yield f"{name}, OpenDP", partial(_class, effort.secure_runs, seed, claim, name, secure=True)
@@ -76,7 +76,7 @@ class Claim:
 
 def _class(runs: int, seed: int, claim: Claim, name: str, *, secure: bool) -> Iterator[Finding]:
     """The whole budget spent on one class of release."""
-    schema = plain_schema(9, 6)
+    schema = plain_schema(9, 6, 2)
     domain = schema.domain
     plan = plan_of(schema, seed, epsilon=claim.epsilon, delta=claim.delta)
     statistics = classes(domain, seed)[name]
@@ -96,7 +96,7 @@ def _class(runs: int, seed: int, claim: Claim, name: str, *, secure: bool) -> It
 
 def _sum(runs: int, seed: int, claim: Claim) -> Iterator[Finding]:
     """The whole budget where the sum over sites is seen, and one site tells the hub its part."""
-    schema = plain_schema(9, 6)
+    schema = plain_schema(9, 6, 2)
     domain = schema.domain
     trust = SecureAggregation.name
     plan = plan_of(schema, seed, *SITES, epsilon=claim.epsilon, delta=claim.delta, trust=trust)
@@ -125,7 +125,7 @@ def _worlds(statistics: Sequence[Statistic], domain: Domain) -> tuple[EncodedTab
 
     All rows are in one corner and the canary far from it: the worst there is for a dependence.
     """
-    table = EncodedTable.from_codes(domain, np.zeros((2, 300), dtype=np.int64))
+    table = EncodedTable.from_codes(domain, np.zeros((len(domain), 300), dtype=np.int64))
     canary = EncodedTable.from_codes(domain, _furthest(statistics, domain)[:, None])
     return table, EncodedTable.concatenate([table, canary])
 
@@ -143,11 +143,14 @@ def _pressed(site: Site, queries: Sequence[Query]) -> set[bytes]:
 
 def _furthest(statistics: Sequence[Statistic], domain: Domain) -> Integers:
     """A record that moves these statistics most, as codes."""
+    record = np.array([size - 1 for size in domain.sizes], dtype=np.int64)
     for statistic in statistics:
         if isinstance(statistic, Sketched):
             cell = int(oracle.squared_rows(statistic, domain).argmax())
-            return np.array(np.unravel_index(cell, domain.sizes), dtype=np.int64)
-    return np.array([size - 1 for size in domain.sizes], dtype=np.int64)
+            pair = [domain.index(name) for name in statistic.attributes]
+            record[pair] = np.unravel_index(cell, domain.shape(statistic.attributes))
+            break
+    return record
 
 
 def _study(runs: int, seed: int, case: Case) -> Iterator[Finding]:

@@ -248,7 +248,7 @@ def _far(effort: Effort) -> Iterator[Finding]:
 
 def _kinds(effort: Effort, seed: int) -> Iterator[Finding]:
     """Every kind of release gets its noise on every integer."""
-    study = FewRows.of(seed, 9, 6)
+    study = FewRows.of(seed, 9, 6, 2)
     domain = study.schema.domain
     for name, statistics in classes(domain, seed).items():
         each = sum(oracle.integers(statistic, domain) for statistic in statistics)
@@ -377,7 +377,7 @@ def _apart(what: str, drawn: dict[str, Integers]) -> Finding:
 
 def _again(seed: int) -> str:
     """The same query gets the same bytes, and is charged once."""
-    study = FewRows.of(seed, 9, 6)
+    study = FewRows.of(seed, 9, 6, 2)
     site = study.site(SecureNoise())
     asked = 0
     for number, statistics in enumerate(classes(study.schema.domain, seed).values()):

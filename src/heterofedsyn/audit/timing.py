@@ -245,6 +245,7 @@ def _query(number: int, game: Game, rng: np.random.Generator) -> bytes:
         parts = [Grouped(("a0", "a1"), (_map(400, rng), _map(400, rng))) for _ in range(MAPS)]
         parts += [Grouped(("a2", "a3"), (_map(20, rng), _map(20, rng))) for _ in range(2)]
         parts += [Flat(("a2",)), Haar(("a0",), 0)]
+        parts += [Grouped(("a0", "a2", "a3"), (_map(400, rng), _map(20, rng), _map(20, rng)))]
     # A site keeps two tables: of three that are asked for in turn, each is read anew.
     plan = READ_PLANS[number % 3] if game.odd else PLAN
     return encode(query_of(plan, *parts, share=SHARE, number=number, label=f"timing {number}"))

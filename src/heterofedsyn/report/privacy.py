@@ -271,6 +271,7 @@ _MEANINGS = {
     "scores": "which pairs of columns depend on each other, on a coarse grid",
     "dependence": "which pairs of columns depend on each other",
     "pairs": "counts of pairs of columns",
+    "triples": "counts of three columns together",
 }
 
 

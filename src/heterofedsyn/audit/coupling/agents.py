@@ -31,6 +31,7 @@ from heterofedsyn.audit.fixtures import (
     ask,
     ask_all,
     every_kind,
+    grouped_three,
     plain_schema,
     plan_of,
     query_of,
@@ -92,6 +93,7 @@ def checks(seed: int) -> Iterator[Check]:
     yield "agent: every kind of source", partial(_sources, seed)
     yield "agent: studies of other rows a person", partial(_units, seed)
     yield "agent: malformed queries", partial(_malformed, seed)
+    yield "agent: three columns together", partial(_three, seed)
 
 
 def _line(codes: _Codes) -> Line:
@@ -188,18 +190,19 @@ def _serving(
 
 def _sources(seed: int) -> str:
     """A row more or less, first, last or in between, in a file of every kind, or in a database."""
-    schema = plain_schema(9, 6)
+    schema = plain_schema(9, 6, 3)
     plan = plan_of(schema, seed, epsilon=1.0)
     query = ask_all(plan, every_kind(schema.domain, seed))
-    own = [tuple(codes) for codes in table_of(plain_schema(8, 5), 40, stream(seed, "s")).codes.T]
-    neighbours = [own[1:], own[:-1], *([*own[:i], (8, 5), *own[i:]] for i in (0, 20, 40))]
+    few = table_of(plain_schema(8, 5, 2), 40, stream(seed, "s"))
+    own = [tuple(codes) for codes in few.codes.T]
+    neighbours = [own[1:], own[:-1], *([*own[:i], (8, 5, 2), *own[i:]] for i in (0, 20, 40))]
     most = Fraction(0)
     kinds = ("csv", "parquet", *(("duckdb",) if find_spec("duckdb") else ()))
 
     def examined(rows: Sequence[_Codes], kind: str) -> Examined:
         with temporary_folder() as place:
             (place / "own").mkdir()
-            cells = {f"a{i}": [f"v{row[i]}" for row in rows] for i in range(2)}
+            cells = {f"a{i}": [f"v{row[i]}" for row in rows] for i in range(3)}
             source = str(STORES[kind](cells, place / "own"))
             site = SiteOnDisk.make(place, schema, b"", plan, source=source)
             table = EncodedTable.from_codes(schema.domain, np.array(rows, dtype=np.int64).T)
@@ -254,6 +257,28 @@ def _malformed(seed: int) -> str:
             for agent in (one, two):
                 require(agent.spent.rho == 0, f"{what}: charged")
     return f"{len(messages)} refused alike, and for nothing"
+
+
+def _three(seed: int) -> str:
+    """Three columns are counted together where the plan says so, and nowhere else.
+
+    Both studies are asked in turn: what is kept for one must not do for the other.
+    """
+    schema = plain_schema(9, 6, 3)
+    table = table_of(schema, _ROWS, stream(seed, "three columns"))
+    three = grouped_three(schema.domain)
+    says, silent = (plan_of(schema, seed, epsilon=1.0, columns=most) for most in (3, 2))
+    with _serving(schema, as_csv(table), seed, says, silent) as agent:
+        for number in range(2):
+            pairs = [Flat(pair) for pair in combinations(schema.domain.names, 2)]
+            examine(agent, ask(silent, number, pairs, 1e-4), table, silent, seed)
+            spent = agent.spent
+            reply = agent.reply(encode(ask(silent, number + 2, [three], 1e-4)))
+            require(reply == Reason.MALFORMED, f"three columns without the plan's word: {reply}")
+            require(agent.spent == spent, "three columns without the plan's word: charged")
+            examine(agent, ask(says, number, [three], 1e-4), table, says, seed)
+            require(agent.spent > spent, "three columns: nothing was charged")
+    return "counted and charged where the plan says so, refused for nothing where it does not"
 
 
 def _messages(plan: Plan) -> dict[str, bytes]:

@@ -131,7 +131,7 @@ def _every_record(seed: int) -> str:
 
     Each is asked for twice in one query: equal parts have noise of their own, and cost twice.
     """
-    schema = plain_schema(9, 6)
+    schema = plain_schema(9, 6, 2)
     plan = plan_of(schema, seed, epsilon=1.0)
     kinds = every_kind(schema.domain, seed) * 2
     query = ask_all(plan, kinds)

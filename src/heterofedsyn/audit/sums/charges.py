@@ -46,7 +46,7 @@ from heterofedsyn.site.member import Member
 from heterofedsyn.site.remembered import Remembered
 from heterofedsyn.site.signing import Identity
 
-SCHEMA = plain_schema(5, 4)
+SCHEMA = plain_schema(5, 4, 2)
 SETTINGS = (
     *((3, 1, 3), (5, 1, 5), (5, 1, 4), (5, 2, 5), (5, 2, 4), (5, 3, 5)),
     *((25, 1, 25), (25, 1, 14), (25, 5, 25), (25, 5, 16)),
@@ -77,7 +77,7 @@ def costs(trust: SecureAggregation, seed: int) -> str:
     """What every record there is costs in the sums of two queries."""
     plan, identities = _study(trust, seed)
     rows = table_of(SCHEMA, _ROWS, np.random.default_rng(seed))
-    more = EncodedTable.from_codes(SCHEMA.domain, np.c_[rows.codes, [[0], [0]]])
+    more = EncodedTable.from_codes(SCHEMA.domain, np.c_[rows.codes, [[0], [0], [0]]])
     queries = [_near_the_edge(plan, seed), _usual(plan, seed)]
     one, two = (_World(plan, identities, table, seed) for table in (rows, more))
     closest = Fraction(0)
@@ -190,7 +190,7 @@ class _World:
         self._within = (*plan.sites[:honest], *plan.sites[trust.sites - trust.colluding :])
         self._friends = self._within[honest:]
         self.passages: dict[str, list[Passage]] = {}
-        none = EncodedTable.from_codes(rows.domain, np.zeros((2, 0), dtype=int))
+        none = EncodedTable.from_codes(rows.domain, np.zeros((len(SCHEMA.domain), 0), dtype=int))
         self._members = {
             name: _member(name, plan, identities[name], rows if name == self.first else none, seed)
             for name in plan.sites

@@ -19,8 +19,11 @@ from heterofedsyn.synthesis.forest import spanning_forest
 from heterofedsyn.synthesis.grid import coarser, group_categories, group_ordered
 from heterofedsyn.synthesis.triples import laid_out, summed
 
-MOST_SCORED = 300
+MOST_LOOKED_AT = 300
 """Pairs that are looked at together with the label."""
+
+LOOK_CELLS = 64.0
+"""What a look must tell apart, for which fewer pairs are looked at: four groups each."""
 
 SCORED_GROUPS = 6
 """Groups of a column then, at most."""
@@ -31,7 +34,7 @@ MOST_INTEGERS = 2**18
 FEWEST_CELLS = 8
 """Of a table that is worth a look: two groups each."""
 
-SURELY = 4.0
+SURELY = 2.0
 """Standard errors beyond what pairs tell from which a table of three is worth measuring."""
 
 HARDLY = 4.0
@@ -67,20 +70,25 @@ def groups_of(cells: float, label: int | None = None) -> float:
     return own ** (1 / 3) if label is None else max(2.0, math.sqrt(own / label))
 
 
-def looked_at(known: Estimates, pairs: Sequence[Clique]) -> list[Clique]:
-    """Pairs without the label that are looked at together with it: all, or the likeliest ones.
+def looked_at(known: Estimates, pairs: Sequence[Clique], n: float, sigma: float) -> list[Clique]:
+    """Pairs that are looked at together with the label: all, or as many as a look allows.
 
-    Those that depend most come first, then those that both depend on the label.
+    Likeliest are those whose columns depend most on the label and on each other.
+
+    Args:
+        pairs: those without the label.
+        sigma: noise on a count if a single pair was looked at.
     """
-    if len(pairs) <= MOST_SCORED:
-        return [*pairs]
+    many = MOST_LOOKED_AT
+    if sigma > 0:
+        many = min(many, math.floor((n / (LOOK_CELLS * sigma)) ** 2))
     told = known.residuals
 
-    def with_label(name: str) -> float:
-        return told.get(known.domain.clique(known.label or "", name), 0.0)
+    def likely(pair: Clique) -> float:
+        sides = (known.domain.clique(known.label or "", name) for name in pair)
+        return sum(told.get(clique, 0.0) for clique in (pair, *sides))
 
-    likely = {p: (told.get(p, 0.0), with_label(p[0]) * with_label(p[1])) for p in pairs}
-    most = {*sorted(pairs, key=lambda pair: likely[pair], reverse=True)[:MOST_SCORED]}
+    most = {*sorted(pairs, key=likely, reverse=True)[: max(1, many)]}
     return [pair for pair in pairs if pair in most]
 
 

@@ -22,7 +22,7 @@ from heterofedsyn.hub.methods.grouping import (
 from heterofedsyn.hub.methods.stages import check_between, check_share
 from heterofedsyn.hub.methods.tiers import Tiers, hierarchy, worth_asking
 from heterofedsyn.hub.methods.triples import (
-    MOST_SCORED,
+    MOST_LOOKED_AT,
     SCORED_GROUPS,
     Together,
     cells_measured,
@@ -34,6 +34,7 @@ from heterofedsyn.hub.methods.triples import (
     worth_measuring,
 )
 from heterofedsyn.hub.replies import Ask, Round
+from heterofedsyn.marginals.counts import PAIRS
 from heterofedsyn.marginals.statistics import (
     Grouped,
     Haar,
@@ -52,7 +53,7 @@ MOST_FINE_SCORES = 2**20
 """Integers of all scores together beyond which their grid stays coarse: noise takes time, 25
 microseconds for each."""
 
-TRIPLE_CELLS = 25
+TRIPLE_CELLS = 16
 """Of a table of three columns, from which on such tables are worth their share of the budget."""
 
 
@@ -105,8 +106,8 @@ class WaveTree(Method):
     spread: float = 0.9
     calm: float = 0.7
     edge: float = 0.05
-    triples: float = 0.15
-    triple_score: float = 0.05
+    triples: float = 0.10
+    triple_score: float = 0.03
     triples_at: float = 20.0
     measure: str = ""
     synthesizer: Synthesizer = Tree()
@@ -137,8 +138,7 @@ class WaveTree(Method):
 
     def columns(self, setting: Setting) -> int:
         """Three where tables of the label and two others may be worth it, whatever is answered."""
-        _, tables = self._beyond(setting)
-        return 3 if 0 < tables <= self.triples_at else 2
+        return 3 if 0 < self._noise_of_triples(setting) <= self.triples_at else PAIRS
 
     def later(self, setting: Setting, left: Budget) -> tuple[Ask | Later, ...]:
         """What rounds after the total cost depends on the mode it leads to."""
@@ -208,7 +208,7 @@ class WaveTree(Method):
         look, tables = mode.split_beyond(rest)
         beside = self._beside_label(setting)
         n = math.inf if rows is None else rows
-        many = min(MOST_SCORED, len(beside))
+        many = min(MOST_LOOKED_AT, len(beside))
         sigma = self._noise_of(setting, look, many)
         scored = most_integers(setting.schema, beside, cells_scored(n, sigma), SCORED_GROUPS)
         few = self._noise_of(setting, tables, 1)
@@ -231,18 +231,13 @@ class WaveTree(Method):
         """Pairs that could be measured together with the label."""
         return [pair for pair in self._open_pairs(setting) if setting.schema.label not in pair]
 
-    def _beyond(self, setting: Setting) -> tuple[float, float]:
-        """Noise on a count of a look at three columns, and of a table if all edges are measured."""
-        beside = self._beside_label(setting)
-        if setting.schema.label is None or not beside:
-            return 0.0, 0.0
-        _, rest = self._first_and_rest(setting)
-        shares = (self.triple_score, self.triples)
-        look, tables, _ = rest.split(*shares, 1 - sum(shares))
-        return (
-            self._noise_of(setting, look, min(MOST_SCORED, len(beside))),
-            self._noise_of(setting, tables, len(setting.domain) - 2),
-        )
+    def _noise_of_triples(self, setting: Setting) -> float:
+        """On a count of the label and two others if all edges of a tree share their budget; 0 if
+        there are no such tables."""
+        if setting.schema.label is None or not self._beside_label(setting):
+            return 0.0
+        tables = setting.budget.part((1 - self.total) * self.triples)
+        return self._noise_of(setting, tables, len(setting.domain) - 2)
 
     def _noise_of(self, setting: Setting, budget: Budget, many: int) -> float:
         """On a count, in rows, if so many tables share a budget."""
@@ -379,7 +374,8 @@ class WaveTree(Method):
         """Tables of the label and two others where these tell more than pairs; else pairs again."""
         known, n = targets.estimates, max(SMALLEST_TOTAL, targets.total)
         look, tables = mode.split_beyond(rest)
-        beside = looked_at(known, self._beside_label(setting))
+        alone = self._noise_of(setting, look, 1)
+        beside = looked_at(known, self._beside_label(setting), n, alone)
         sigma = self._noise_of(setting, look, len(beside))
         rough = on_grid(known, beside, cells_scored(n, sigma), SCORED_GROUPS)
         found: dict[Clique, Together] = {}
@@ -387,10 +383,17 @@ class WaveTree(Method):
             round_ = yield Ask.evenly("triple-scores", rough, look)
             looks = zip(rough, round_.totals(), strict=True)
             found = dict(seen(known, statistic, noisy) for statistic, noisy in looks)
-        worth = worth_measuring(found, self._noise_of(setting, tables, len(setting.domain) - 2))
-        cells = cells_measured(n, self._noise_of(setting, tables, len(worth)))
+        edges = len(setting.domain) - 2
+        worth = worth_measuring(found, self._noise_of(setting, tables, edges))
+        # Noise on the counts of few tables would be the same as of many: pairs get what is spared.
+        share = math.sqrt(len(worth) / edges)
+        for_worth, for_pairs = tables.split(share, 1 - share)
+        cells = cells_measured(n, self._noise_of(setting, for_worth, len(worth)))
         fine = on_grid(known, worth, cells, self.finest)
-        round_ = yield Ask.evenly("rest", fine or pairs, tables)
+        parts = Ask.evenly("rest", fine, for_worth).parts if fine else ()
+        if share < 1:
+            parts += Ask.evenly("rest", pairs, for_pairs).parts
+        round_ = yield Ask("rest", parts)
         return targets.with_measured(round_.measurements())
 
     def mode(self, setting: Setting, n: float) -> Mode:
@@ -429,16 +432,19 @@ class WaveTree(Method):
         }
         if others:
             modes["full"] = full
-        if self.columns(setting) == 3:
-            beyond = (self.triple_score, self.triples)
-            left = 1 - sum(beyond)
+        if setting.together > PAIRS:
+            left = 1 - self.triple_score - self.triples
             sigma = full.sigma / math.sqrt(left)
-            _, tables = self._beyond(setting)
+            tables = self._noise_of_triples(setting)
+            ones, scores, pairs = (share * left for share in full.shares)
             modes[TRIPLES] = replace(
                 full,
                 name=TRIPLES,
-                shares=(full.shares[0] * left, full.shares[1] * left, full.shares[2] * left),
-                beyond=(beyond[0], beyond[1]),
+                shares=(ones, scores, pairs),
+                beyond=(
+                    (1 - self.total) * self.triple_score,
+                    (1 - self.total) * self.triples,
+                ),
                 sigma=sigma,
                 needed=max(self.full_at, math.sqrt(TRIPLE_CELLS * tables / sigma)),
             )
