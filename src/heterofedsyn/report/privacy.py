@@ -271,7 +271,8 @@ _MEANINGS = {
     "scores": "which pairs of columns depend on each other, on a coarse grid",
     "dependence": "which pairs of columns depend on each other",
     "pairs": "counts of pairs of columns",
-    "triples": "counts of three columns together",
+    "triple-scores": "which pairs depend on each other given the label, on a coarse grid",
+    "triples": "counts of three columns together, and of pairs again",
 }
 
 

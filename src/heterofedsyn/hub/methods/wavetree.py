@@ -199,7 +199,7 @@ class WaveTree(Method):
     def _later_triples(
         self, setting: Setting, mode: Mode, pairs: tuple[int, int], rows: float | None
     ) -> tuple[Later, ...]:
-        """A look at three columns, and then tables of three, or the pairs again.
+        """A look at three columns, and then tables of three, and what they leave to the pairs.
 
         Args:
             pairs: how many there are at most, and integers of their tables.
@@ -224,7 +224,7 @@ class WaveTree(Method):
                 look,
                 columns=3,
             ),
-            Later("rest", ("grouped",), max(pairs[0], edges), max(pairs[1], largest), tables),
+            Later("triples", ("grouped",), pairs[0] + edges, pairs[1] + largest, tables),
         )
 
     def _beside_label(self, setting: Setting) -> list[Clique]:
@@ -390,10 +390,10 @@ class WaveTree(Method):
         for_worth, for_pairs = tables.split(share, 1 - share)
         cells = cells_measured(n, self._noise_of(setting, for_worth, len(worth)))
         fine = on_grid(known, worth, cells, self.finest)
-        parts = Ask.evenly("rest", fine, for_worth).parts if fine else ()
+        parts = Ask.evenly("triples", fine, for_worth).parts if fine else ()
         if share < 1:
-            parts += Ask.evenly("rest", pairs, for_pairs).parts
-        round_ = yield Ask("rest", parts)
+            parts += Ask.evenly("triples", pairs, for_pairs).parts
+        round_ = yield Ask("triples", parts)
         return targets.with_measured(round_.measurements())
 
     def mode(self, setting: Setting, n: float) -> Mode:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from heterofedsyn.hub.methods.base import Method
 from heterofedsyn.hub.planning.columns import ColumnForecast
-from heterofedsyn.hub.planning.modes import Threshold
+from heterofedsyn.hub.planning.modes import ATTEMPTED, Threshold
 from heterofedsyn.protocol import Plan
 from heterofedsyn.schema import CategoricalColumn, Schema
 
@@ -63,7 +63,6 @@ def _on_modes(
 ) -> Iterable[str]:
     if outlook.mode is None:
         return
-    words = {"star": "pairs with the label", "full": "pairs of all kinds"}
     names = method.mode_names
     for threshold in thresholds:
         if names.index(outlook.mode) <= names.index(threshold.mode):
@@ -73,7 +72,7 @@ def _on_modes(
             *([f"{_up_rows(threshold.rows):,} rows"] if threshold.rows is not None else []),
         ]
         if where:
-            what = words.get(threshold.mode, f"mode {threshold.mode}: more pairs")
+            what = ATTEMPTED[threshold.mode]
             yield f"{what} are worth measuring from {' or '.join(where)}"
     first = thresholds[0] if thresholds else None
     if first and first.epsilon is not None and outlook.mode != names[-1]:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from heterofedsyn.errors import PrivacyRefusal, UsageError
-from heterofedsyn.hub.methods.base import Later, Method, Setting
+from heterofedsyn.hub.methods.base import Later, Method, Setting, with_columns
 from heterofedsyn.hub.planning.advice import advice
 from heterofedsyn.hub.planning.columns import ColumnForecast, column_forecasts
 from heterofedsyn.hub.planning.cost import Effort, Planned, Size, check_feasible
@@ -236,6 +236,7 @@ class _Draft:
 
     def elsewhere(self, plan: Plan) -> Outlook:
         """The same study by another plan, from fewer runs."""
+        plan = with_columns(plan, self.method, self.setting.schema)
         try:
             other = _Draft(self.schema, plan, self.method, self.rows, self.seed)
             return other.outlook(other.findings(thorough=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from heterofedsyn.hub.planning.forecast import Forecast, Outlook
+from heterofedsyn.hub.planning.modes import ATTEMPTED
 from heterofedsyn.hub.planning.trusts import REFUSED
 
 BUDGET_HEAD = ["epsilon", "mode", "pairs", "groups", "1-way", "2-way"]
@@ -53,8 +54,10 @@ def mode_words(told: Forecast) -> str:
     outlook = told.outlook
     if outlook.mode is None:
         return f"method {told.method}: {outlook.measured:.1f} pairs are measured on average"
+    all_kinds = f"pairs of all kinds are measured, at most {outlook.pairs:,}"
     what = {
-        "full": f"pairs of all kinds are measured, at most {outlook.pairs:,}",
+        "triples": f"{all_kinds}, and some of them together with the label",
+        "full": all_kinds,
         "star": f"only the {outlook.pairs:,} pairs with the label are measured",
         "independent": f"of pairs only those asked for are measured ({outlook.pairs:,})"
         if outlook.pairs
@@ -63,15 +66,15 @@ def mode_words(told: Forecast) -> str:
     if len(told.columns) < 2 or (outlook.mode != "independent" and not outlook.pairs):
         return f"mode {outlook.mode}: there is no pair of columns that could depend on each other"
     likely = f" ({outlook.chances[outlook.mode]:.0%} likely)"
-    if outlook.mode == "full":
+    if outlook.mode in ("triples", "full"):
         return (
-            f"mode full{likely}: {what}; {outlook.resolution:.1f} groups per column would stand "
-            "out of the noise"
+            f"mode {outlook.mode}{likely}: {what}; {outlook.resolution:.1f} groups per column "
+            "would stand out of the noise"
         )
     missing = [t for t in told.thresholds if t.groups < t.needed]
     why = "; ".join(
-        f"for pairs {'of all kinds' if t.mode == 'full' else 'with the label'} {t.groups:.1f} "
-        f"groups per column would stand out of the noise, and {t.needed:g} are needed"
+        f"for {ATTEMPTED[t.mode]} {t.groups:.1f} groups per column would stand out of the noise, "
+        f"and {t.needed:.3g} are needed"
         for t in missing
     )
     return f"mode {outlook.mode}{likely}: {what}{'; ' if why else ''}{why}"

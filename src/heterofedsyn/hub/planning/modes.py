@@ -9,6 +9,13 @@ from statistics import NormalDist
 from heterofedsyn.hub.methods.base import Method, Setting
 from heterofedsyn.privacy.budget import Budget
 
+ATTEMPTED = {
+    "star": "pairs with the label",
+    "full": "pairs of all kinds",
+    "triples": "pairs together with the label",
+}
+"""What a mode measures beyond the one that attempts less."""
+
 MOST_PLANNED = 10**12
 """Rows that a plan can be made for."""
 

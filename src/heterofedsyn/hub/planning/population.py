@@ -62,10 +62,14 @@ class Population:
         values: Integers = self.counts[name].sum(axis=0)
         return values
 
-    def expected(self, first: Integers, second: Integers) -> Floats:
-        """The counts of a pair, given those of its sides by class; within one they go apart."""
-        table: Floats = (first / np.maximum(self.classes, 1)[:, None]).T @ second.astype(np.float64)
-        return table
+    def expected(self, first: Integers, *others: Integers) -> Floats:
+        """The counts of columns, given those of each by class; within one they go apart."""
+        many = np.maximum(self.classes, 1)[:, None]
+        table: Floats = first / many
+        for other in others[:-1]:
+            table = (table[:, :, None] * (other / many)[:, None, :]).reshape(len(table), -1)
+        joint: Floats = table.T @ others[-1].astype(np.float64)
+        return joint.reshape(*(side.shape[1] for side in (first, *others)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +100,7 @@ class Invented(Counts):
         self._sides: dict[Side, Integers] = {}
 
     def of(self, view: View) -> Integers:
-        """The counts of a view: those of one column as drawn, those of a pair drawn anew."""
+        """The counts of a view: those of one column as drawn, those of more drawn anew."""
         sides = [self._side(side) for side in view]
         if len(sides) == 1:
             values: Integers = sides[0].sum(axis=0)
@@ -115,9 +119,10 @@ class Invented(Counts):
 
 
 def scattered(expected: Floats, rng: np.random.Generator) -> Integers:
-    """A table of counts around the expected ones, with (nearly) their row and column sums."""
+    """A table of counts around the expected ones, with (nearly) their sums along every side."""
     apart = rng.poisson(expected) - expected
-    for axis in (0, 1):
+    for own in reversed(range(expected.ndim)):
+        axis = tuple(other for other in range(expected.ndim) if other != own)
         sums = np.maximum(expected.sum(axis=axis, keepdims=True), 1e-300)
         apart -= expected * (apart.sum(axis=axis, keepdims=True) / sums)
     counts: Integers = np.rint(np.maximum(expected + apart, 0)).astype(np.int64)

@@ -38,7 +38,7 @@ MOST_TOLD_OF = 10_000_000_000
 """Records, so that a few bytes from a stranger do not become hours of work."""
 
 MOST_REPLICATES = 1_000
-FORMAT = 4
+FORMAT = 5
 FOLDER = "heterofedsyn-replicates"
 """In the folder that a user names: nothing outside of it is ever written or removed."""
 

@@ -14,6 +14,7 @@ from heterofedsyn.hub.methods.base import Model
 from heterofedsyn.schema import Clique, Domain
 from heterofedsyn.synthesis import Targets
 from heterofedsyn.synthesis.estimates import Estimates
+from heterofedsyn.synthesis.triples import Triple
 
 
 class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,6 +25,7 @@ class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: tuple[bytes, ...]
     singles: tuple[bytes, ...]
     pairs: tuple[tuple[Clique, bytes], ...]
+    triples: tuple[tuple[Clique, tuple[bytes, ...], bytes, bytes], ...]
 
 
 def pack_estimates(populations: Sequence[Targets]) -> bytes:
@@ -50,6 +52,15 @@ def _packed(targets: Targets) -> _Kept:
         tuple(estimates.groups[name].astype("<i8").tobytes() for name in names),
         tuple(estimates.singles[name].astype("<f8").tobytes() for name in names),
         tuple((pair, own.astype("<f8").tobytes()) for pair, own in estimates.pairs.items()),
+        tuple(
+            (
+                pair,
+                tuple(held.astype("<i8").tobytes() for held in own.maps),
+                own.table.astype("<f8").tobytes(),
+                own.lift.astype("<f8").tobytes(),
+            )
+            for pair, own in estimates.triples.items()
+        ),
     )
 
 
@@ -69,7 +80,22 @@ def _unpacked(targets: Targets, kept: _Kept) -> Estimates:
         groups=groups,
         singles=columns(kept.singles, "<f8", grid),
         pairs={pair: _array(data, "<f8", grid.shape(pair)) for pair, data in kept.pairs},
+        triples={
+            pair: _triple((targets.schema.label or "", *pair), grid, maps, table, lift)
+            for pair, maps, table, lift in kept.triples
+        },
     )
+
+
+def _triple(
+    names: Clique, grid: Domain, maps: tuple[bytes, ...], table: bytes, lift: bytes
+) -> Triple:
+    label, one, other = (
+        _array(own, "<i8", (grid.size(name),)) for name, own in zip(names, maps, strict=True)
+    )
+    held = (label, one, other)
+    shape = tuple(int(own.max()) + 1 for own in held)
+    return Triple(held, _array(table, "<f8", shape), _array(lift, "<f8", shape))
 
 
 def _array(data: bytes, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:

@@ -31,6 +31,7 @@ from heterofedsyn.synthesis.estimates import Estimates, missing_apart
 from heterofedsyn.synthesis.grid import grouped
 from heterofedsyn.synthesis.haar import Nodes, descend
 from heterofedsyn.synthesis.hierarchy import rebuild_tiers
+from heterofedsyn.synthesis.triples import laid_out, triple
 from heterofedsyn.synthesis.zeros import Mask, fitted, possible_cells
 
 SURE = 4.0
@@ -59,8 +60,7 @@ class Plausible:
         rng = stream(self.seed, self.purpose)
         rebuild = self.ours.rebuild
         if isinstance(rebuild, Denoising):
-            known = self.ours.estimates
-            return _World(self.ours, rebuild, rng).estimates([*known.singles], [*known.pairs])
+            return _World(self.ours, rebuild, rng).whole()
         return _measured_again(self.ours, rebuild, rng)
 
     def only(self, clique: Clique) -> Estimates:
@@ -137,7 +137,20 @@ class _World:
             )
             for pair, table in tables.items()
         }
-        return replace(known, total=total, values=values, singles=singles, pairs=others)
+        return replace(known, total=total, values=values, singles=singles, pairs=others, triples={})
+
+    def whole(self) -> Estimates:
+        """Of all columns and pairs, and of three columns what the method makes of other noise."""
+        known = self.ours.estimates
+        world = self.estimates([*known.singles], [*known.pairs])
+        scale = world.total / known.total
+        found = {}
+        for grid, noisy in self.ours.triples.items():
+            pair, table, maps = laid_out(world.label or "", world.groups, grid, noisy)
+            ours = known.triples[pair].table.ravel() * scale
+            again = _again(ours, table.scaled(scale), self.rng)
+            found[pair] = triple(world.joint(*pair), again.shaped(table.values.shape), maps)
+        return replace(world, triples=found)
 
     def _total(self) -> float:
         error = self.rng.normal(0.0, math.sqrt(self.ours.total_variance))

@@ -6,9 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import msgspec
+import numpy as np
 
 from heterofedsyn.errors import HeterofedsynError, ReleaseError
 from heterofedsyn.hub.methods import METHODS
@@ -280,14 +281,23 @@ def _of_columns(part: Terms, run: RunRecord, domain: Domain) -> Statistic:
     return statistic
 
 
-def _groups(cells: int, sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+@lru_cache(maxsize=4096)
+def _groups(cells: int, sizes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """Of maps by which values of these numbers merge into so many cells, the last group alone."""
-    first, second = (*sizes, 1) if len(sizes) == 1 else sizes
-    for small in range(1, math.isqrt(min(cells, MOST_CELLS)) + 1):
-        for many in (small, cells // small):
-            if cells % small == 0 and many <= first and cells // many <= second:
-                return ((many - 1,), (cells // many - 1,))[: len(sizes)]
-    raise ValueError
+    if not 1 <= cells <= MOST_CELLS:
+        raise ValueError
+    small = np.arange(1, math.isqrt(cells) + 1)
+    small = small[cells % small == 0]
+    sides = np.union1d(small, cells // small)
+    one, other = sides[:, None], sides[None, :]
+    last = cells // (one * other)
+    first, second, third = (*sizes, 1, 1)[:3]
+    fits = (one <= first) & (other <= second) & (last <= third) & (one * other * last == cells)
+    if not fits.any():
+        raise ValueError
+    found = np.argwhere(fits)[0]
+    groups = (*sides[found].tolist(), int(last[tuple(found)]))
+    return tuple((many - 1,) for many in groups[: len(sizes)])
 
 
 def _check_part(
