@@ -20,9 +20,9 @@ from heterofedsyn.hub.methods.triples import (
     SURELY,
     Together,
     groups_of,
-    looked_at,
     on_grid,
     seen,
+    worth_a_look,
     worth_measuring,
 )
 from heterofedsyn.hub.methods.wavetree import WaveTree
@@ -209,10 +209,10 @@ def test_what_pairs_tell_is_measured_only_where_noise_is_small() -> None:
 
 
 @pytest.mark.parametrize(("sigma", "many"), [(0.0, 6), (20.0, 6), (50.0, 3), (1e6, 1)])
-def test_fewer_pairs_are_looked_at_where_a_look_tells_less(sigma: float, many: int) -> None:
+def test_fewer_pairs_are_worth_a_look_where_a_look_tells_less(sigma: float, many: int) -> None:
     known = known_of(turning(ROWS), SCHEMA).estimates
     beside = [pair for pair in SCHEMA.domain.pairs() if SCHEMA.label not in pair]
-    looked = looked_at(known, beside, ROWS, sigma)
+    looked = worth_a_look(known, beside, ROWS, sigma)
     assert len(looked) == min(many, MOST_LOOKED_AT)
     assert [*looked] == [pair for pair in beside if pair in {*looked}]
 

@@ -29,8 +29,8 @@ def dependence_section(release: Release) -> Section:
             f"Of {every:,} pairs of columns {len(scores):,} were scored and {len(measured):,} "
             "measured. A score is a first noisy look at how far a pair is from independence, from "
             "a small part of the budget; a pair is measured if its score, or the method, says so. "
-            "Only measured pairs keep their dependence in the synthetic rows, and other pairs only "
-            "what follows from them."
+            "Measured pairs keep their dependence in the synthetic rows, and other pairs hardly "
+            "more than what follows from them."
         ),
         *_maps(release, scores, kept, measured),
     ]

@@ -24,6 +24,7 @@ class Consistency:
     """Weighted consistency across marginals that share an attribute, then norm-sub, in turns."""
 
     name: ClassVar[str] = "consistency"
+    leans: ClassVar[bool] = False
 
     def check(self, targets: Targets) -> None:
         """Every attribute needs flat counts, and nothing but flat counts is understood."""

@@ -14,6 +14,7 @@ from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn.errors import ReleaseError, UsageError
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique
+from heterofedsyn.synthesis.asides import check_asides, sums_of
 from heterofedsyn.synthesis.consistency import norm_sub
 from heterofedsyn.synthesis.copula import normal_base
 from heterofedsyn.synthesis.estimates import Estimates, missing_apart
@@ -60,6 +61,7 @@ class Denoising:
     """
 
     name: ClassVar[str] = "denoising"
+    leans: ClassVar[bool] = True
 
     spread: float = 0.9
     calm: float = 0.7
@@ -79,6 +81,7 @@ class Denoising:
             for name, own in zip(pair.attributes, pair.groups, strict=True):
                 if grid.setdefault(name, own) != own:
                     raise ReleaseError("the model's pairs are not on one grid")
+        check_asides(targets)
         _check_triples(targets, grid)
         if targets.levels.keys() != targets.ladders.keys():
             raise ReleaseError("the model does not hold every difference of a column")
@@ -116,6 +119,9 @@ class Denoising:
                     summed, weight = _summed(noisy, axis, cells.get(pair))
                     sums.append(summed)
                     weights.append(weight)
+            for noisy in sums_of(targets, name):
+                sums.append(noisy.values)
+                weights.append(1 / noisy.variance)
             mean = _weighted(sums, weights)
             can = there.get(name)
             if can is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,14 +24,22 @@ Kind = TypeVar("Kind", Flat, Haar, Grouped)
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """A noisy statistic, summed over sites."""
+    """A noisy statistic, summed over sites.
+
+    Attributes:
+        aside: a first look at a pair that does not count as measured; see `synthesis.asides`.
+    """
 
     statistic: Measured
     noisy: Noisy
+    aside: bool = False
 
 
 class Rebuild(Named, Protocol):
     """Turns noisy measurements into estimates."""
+
+    leans: ClassVar[bool]
+    """Whether rows may be closer to the measurements than to the estimates."""
 
     def check(self, targets: Targets) -> None:
         """Refuse measurements from which it cannot make estimates.
@@ -70,10 +78,17 @@ class Targets:
         """
         combined: dict[Measured, Noisy] = {}
         for measurement in self.measurements:
+            if measurement.aside:
+                continue
             statistic, noisy = measurement.statistic, measurement.noisy
             known = combined.get(statistic)
             combined[statistic] = noisy if known is None else known.combine(noisy)
         return combined
+
+    @cached_property
+    def asides(self) -> tuple[Measurement, ...]:
+        """First looks at pairs; nothing but `synthesis.asides` reads them."""
+        return tuple(own for own in self.measurements if own.aside)
 
     @cached_property
     def marginals(self) -> dict[Clique, Noisy]:

@@ -15,6 +15,7 @@ from heterofedsyn.synthesis.allocation import allocate, allocate_within
 from heterofedsyn.synthesis.estimates import Estimates
 from heterofedsyn.synthesis.forest import spanning_forest
 from heterofedsyn.synthesis.gum import MOST_PASSES
+from heterofedsyn.synthesis.leaning import leaned
 from heterofedsyn.synthesis.raking import Coarse, spare_rows, taken
 from heterofedsyn.synthesis.targets import Targets
 from heterofedsyn.synthesis.triples import fitted, joint_of
@@ -46,7 +47,7 @@ class Tree:
             Coarse((estimates.label or "", *pair), triple.maps, triple.table)
             for pair, triple in estimates.triples.items()
         ]
-        own = taken(estimates.grid, drawn, estimates.pairs, rows, self.polish, rng, triples)
+        own = taken(estimates.grid, drawn, leaned(targets, drawn), rows, self.polish, rng, triples)
         return estimates.refine(own, rng)
 
 

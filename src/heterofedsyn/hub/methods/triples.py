@@ -70,7 +70,7 @@ def groups_of(cells: float, label: int | None = None) -> float:
     return own ** (1 / 3) if label is None else max(2.0, math.sqrt(own / label))
 
 
-def looked_at(known: Estimates, pairs: Sequence[Clique], n: float, sigma: float) -> list[Clique]:
+def worth_a_look(known: Estimates, pairs: Sequence[Clique], n: float, sigma: float) -> list[Clique]:
     """Pairs that are looked at together with the label: all, or as many as a look allows.
 
     Likeliest are those whose columns depend most on the label and on each other.

@@ -27,10 +27,10 @@ from heterofedsyn.hub.methods.triples import (
     Together,
     cells_measured,
     cells_scored,
-    looked_at,
     most_integers,
     on_grid,
     seen,
+    worth_a_look,
     worth_measuring,
 )
 from heterofedsyn.hub.replies import Ask, Round
@@ -46,6 +46,7 @@ from heterofedsyn.marginals.statistics import (
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.schema import Clique, Column, Schema, with_atoms
 from heterofedsyn.synthesis import Denoising, Measurement, Synthesizer, Targets, Tree
+from heterofedsyn.synthesis.asides import looked_at
 from heterofedsyn.synthesis.denoise import SMALLEST_TOTAL
 from heterofedsyn.synthesis.grid import halved
 
@@ -93,8 +94,8 @@ class WaveTree(Method):
     total: float = 0.02
     one_way: float = 0.55
     score: float = 0.05
-    one_way_few: float = 0.35
-    score_few: float = 0.20
+    one_way_few: float = 0.20
+    score_few: float = 0.35
     star: float = 0.30
     full_at: float = 2.5
     star_at: float = 1.9
@@ -352,13 +353,12 @@ class WaveTree(Method):
         for name in {name for pair in forced for name in pair}:
             fine[name] = halved(fine[name], values[name])
         chosen = grouped_pairs(picked, fine)
+        targets = targets.with_measured(looked_at(looked, chosen, setting.domain))
         if not chosen:
             return self._outcome(targets, scores, mode)
         # MEASURE pairs
-        among = set(chosen)
-        again = tuple(own for own in looked if own.statistic in among)
         round_ = yield Ask.evenly("pairs", chosen, for_pairs)
-        targets = targets.with_measured((*again, *round_.measurements()))
+        targets = targets.with_measured(round_.measurements())
         if mode.triples:
             targets = yield from self._measure_triples(setting, targets, mode, rest, chosen)
         return self._outcome(targets, scores, mode)
@@ -375,7 +375,7 @@ class WaveTree(Method):
         known, n = targets.estimates, max(SMALLEST_TOTAL, targets.total)
         look, tables = mode.split_beyond(rest)
         alone = self._noise_of(setting, look, 1)
-        beside = looked_at(known, self._beside_label(setting), n, alone)
+        beside = worth_a_look(known, self._beside_label(setting), n, alone)
         sigma = self._noise_of(setting, look, len(beside))
         rough = on_grid(known, beside, cells_scored(n, sigma), SCORED_GROUPS)
         found: dict[Clique, Together] = {}

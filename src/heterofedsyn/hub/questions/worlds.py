@@ -19,6 +19,7 @@ from heterofedsyn.marginals.statistics import Flat, Total
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique
 from heterofedsyn.synthesis import Denoising, Measurement, Rebuild, Targets
+from heterofedsyn.synthesis.asides import sums_of
 from heterofedsyn.synthesis.consistency import norm_sub
 from heterofedsyn.synthesis.denoise import (
     FLOOR,
@@ -47,6 +48,7 @@ class Plausible:
     """Rebuilds another world from the measurements of ours; see `synthesis.targets.Rebuild`."""
 
     name: ClassVar[str] = "plausible"
+    leans: ClassVar[bool] = False
 
     ours: Targets
     seed: int
@@ -118,6 +120,9 @@ class _World:
                     variance = noisy.variance * across
                     errors.append(rng.normal(0.0, math.sqrt(variance), own.size))
                     weights.append(1 / variance)
+            for noisy in sums_of(self.ours, name):
+                errors.append(rng.normal(0.0, math.sqrt(noisy.variance), own.size))
+                weights.append(1 / noisy.variance)
             error = np.average(np.stack(errors), axis=0, weights=weights)
             moved = np.where(own > 0, own + error, np.maximum(error, 0.0) * 0.5)
             singles[name] = norm_sub(moved * scale, total) if own.size > 1 else np.array([total])

@@ -27,11 +27,12 @@ _MAGIC = b"heterofedsyn model"
 DAMAGED = "the file is damaged; fetch the release again"
 
 
-class _StoredMeasurement(msgspec.Struct, frozen=True):
+class _StoredMeasurement(msgspec.Struct, frozen=True, omit_defaults=True):
     statistic: Measured
     data: bytes
     """Little-endian float64."""
     variance: float
+    aside: bool = False
 
 
 class _StoredModel(msgspec.Struct, frozen=True):
@@ -57,7 +58,7 @@ def pack(schema: Schema, model: Model, files: dict[str, str]) -> bytes:
         populations=tuple(
             tuple(
                 _StoredMeasurement(
-                    m.statistic, m.noisy.values.astype("<f8").tobytes(), m.noisy.variance
+                    m.statistic, m.noisy.values.astype("<f8").tobytes(), m.noisy.variance, m.aside
                 )
                 for m in targets.measurements
             )
@@ -105,7 +106,7 @@ def _targets(schema: Schema, rebuild: Rebuild, stored: tuple[_StoredMeasurement,
         # Written so that NaN, which compares as false, is refused.
         if not (np.all(np.abs(values) < LARGEST) and LARGEST**-2 < one.variance < LARGEST**2):
             raise ReleaseError("the model holds impossible numbers; fetch the release again")
-        measurements.append(Measurement(one.statistic, Noisy(values, one.variance)))
+        measurements.append(Measurement(one.statistic, Noisy(values, one.variance), one.aside))
     targets = Targets(schema, tuple(measurements), rebuild)
     if not targets.complete:
         raise ReleaseError("the model does not fit its schema; fetch the release again")
