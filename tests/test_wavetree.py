@@ -46,7 +46,7 @@ from support import categories, deal, dependent_table
 
 pytestmark = pytest.mark.sweep
 
-PRIOR = (0.9, 0.7, 0.05)
+PRIOR = (0.3, 0.7, 0.05)
 
 counts_of_values = st.lists(st.integers(0, 5_000), min_size=2, max_size=70)
 

@@ -63,7 +63,7 @@ class Denoising:
     name: ClassVar[str] = "denoising"
     leans: ClassVar[bool] = True
 
-    spread: float = 0.9
+    spread: float = 0.3
     calm: float = 0.7
     edge: float = 0.05
 

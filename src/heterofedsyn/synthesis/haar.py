@@ -9,6 +9,7 @@ import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn.privacy.noisy import Noisy
+from heterofedsyn.synthesis.profile import profile
 
 SMALLEST_MASS = 1e-9
 """Keeps what is divided by a mass finite where there is none."""
@@ -38,7 +39,7 @@ def rebuild_haar(
     def mean(nodes: Nodes, noisy: Noisy) -> Floats:
         return _posterior(nodes, noisy, (spread * calm**nodes.level, edge))
 
-    return descend(levels, possible, total, mean)
+    return descend(levels, profile(levels, possible, total), total, mean)
 
 
 def _posterior(nodes: Nodes, noisy: Noisy, prior: tuple[float, float]) -> Floats:
@@ -82,57 +83,41 @@ class Nodes:
 
     Attributes:
         masses: how many records each has.
-        left, right: how many of the values that a row can have are below each of its children.
-        block: values below a node, those that pad included.
+        left, right: what the children of each would have, in any unit, if nothing stood out.
     """
 
     level: int
     masses: Floats
     left: Floats
     right: Floats
-    block: int
 
     def smooth(self, masses: Floats) -> Floats:
         """The difference of every node if nothing stands out in it and these are its records."""
-        even = masses * (self.left - self.right) / np.maximum(self.left + self.right, 1)
-        bend = np.clip(slope(masses, self.left + self.right, self.block) / 4, -masses, masses)
-        return np.clip(even + bend, -masses, masses)
+        both = np.maximum(self.left + self.right, SMALLEST_MASS)
+        even: Floats = masses * (self.left - self.right) / both
+        return even
 
 
 def descend(
     levels: Sequence[Noisy],
-    possible: Integers,
+    shape: Floats,
     total: float,
     difference: Callable[[Nodes, Noisy], Floats],
 ) -> Floats:
     """Counts of values that add up to the total: each node divides its records among two children.
 
     Args:
+        shape: how frequent values would be if nothing stood out; 0 for those that no row can have.
         difference: left minus right of every node of a level, given what was measured there.
     """
-    leaves = 2 ** len(levels)
-    size = possible.size
-    real = np.append(possible, np.zeros(leaves - size, np.int64))
+    size = shape.size
+    padded = np.append(shape, np.zeros(2 ** len(levels) - size))
     masses = np.array([total])
     for level, noisy in enumerate(levels):
-        children = real.reshape(2 * masses.size, -1).sum(axis=1).astype(np.float64)
+        children = padded.reshape(2 * masses.size, -1).sum(axis=1)
         left, right = children[0::2], children[1::2]
-        own = difference(Nodes(level, masses, left, right, leaves >> level), noisy)
+        own = difference(Nodes(level, masses, left, right), noisy)
         own = np.where(right == 0, masses, np.where(left == 0, -masses, own))
         masses = np.stack([(masses + own) / 2, (masses - own) / 2], axis=1).ravel()
     counts: Floats = np.maximum(masses[:size], 0.0)
     return counts
-
-
-def slope(masses: Floats, real: Floats, block: int) -> Floats:
-    """A limited slope through a node and its two neighbours; 0 at the ends and beside padding."""
-    limited_slope = np.zeros_like(masses)
-    if masses.size < 3:
-        return limited_slope
-    full = masses * block / np.maximum(real, 1)
-    before, own, after = full[:-2], full[1:-1], full[2:]
-    a, b = before - own, own - after
-    limited = np.sign(a) * np.minimum(np.minimum(2 * np.abs(a), 2 * np.abs(b)), np.abs(a + b) / 2)
-    usable = (a * b > 0) & (real[1:-1] == block) & (real[2:] > 0)
-    limited_slope[1:-1] = np.where(usable, limited, 0.0)
-    return limited_slope

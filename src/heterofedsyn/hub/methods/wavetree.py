@@ -104,7 +104,7 @@ class WaveTree(Method):
     finest: int = 24
     coarse: int = 4
     atoms: bool = True
-    spread: float = 0.9
+    spread: float = 0.3
     calm: float = 0.7
     edge: float = 0.05
     triples: float = 0.10

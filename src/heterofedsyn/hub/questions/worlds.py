@@ -32,6 +32,7 @@ from heterofedsyn.synthesis.estimates import Estimates, missing_apart
 from heterofedsyn.synthesis.grid import grouped
 from heterofedsyn.synthesis.haar import Nodes, descend
 from heterofedsyn.synthesis.hierarchy import rebuild_tiers
+from heterofedsyn.synthesis.profile import profile
 from heterofedsyn.synthesis.triples import laid_out, triple
 from heterofedsyn.synthesis.zeros import Mask, fitted, possible_cells
 
@@ -216,7 +217,7 @@ def drawn_haar(
         node = _Node(nodes.masses, nodes.smooth(nodes.masses), rough, noisy)
         return node.difference(spread * calm**nodes.level, edge, rng)
 
-    return descend(levels, possible, total, drawn)
+    return descend(levels, profile(levels, possible, total), total, drawn)
 
 
 def _roughness(apart: Floats, masses: Floats, variance: float) -> float:
