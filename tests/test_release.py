@@ -135,6 +135,7 @@ def test_the_files_say_only_what_was_agreed_on(folder: Path) -> None:
     settings = run.pop("settings")
     assert keys(run) == {
         *("version", "method", "sites", "seed", "study", "schema", "noisy_total", "remarks"),
+        "columns",
         *("pairs", "attributes", "score", "measured"),
         *("differences", "site", "total", "total_error", "name", "distance", "noise"),
     }

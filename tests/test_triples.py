@@ -14,7 +14,7 @@ from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn.errors import ReleaseError
 from heterofedsyn.hub import Release, make_method
 from heterofedsyn.hub.methods.base import Later, Setting, settings_of, with_columns
-from heterofedsyn.hub.methods.triples import (
+from heterofedsyn.hub.methods.beside_label import (
     HARDLY,
     MOST_LOOKED_AT,
     SURELY,

@@ -103,16 +103,16 @@ def raked(
 
     weights = np.ones(codes.shape[1])
     for _ in range(sweeps):
-        for pair, table in wanted.items():
-            step()
-            target = np.ascontiguousarray(table * (weights.sum() / table.sum()))
-            first, second = map(domain.index, pair)
-            rake(codes, first, second, target, POWER, MOST, weights)
         for triple in triples:
             step()
             target = np.ascontiguousarray(triple.table * (weights.sum() / triple.table.sum()))
             one, two, three = map(domain.index, triple.columns)
             rake_three(codes, (one, two, three), triple.maps, target, POWER, MOST, weights)
+        for pair, table in wanted.items():
+            step()
+            target = np.ascontiguousarray(table * (weights.sum() / table.sum()))
+            first, second = map(domain.index, pair)
+            rake(codes, first, second, target, POWER, MOST, weights)
     return weights
 
 

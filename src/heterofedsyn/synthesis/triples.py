@@ -123,5 +123,10 @@ def triple(joint: Floats, noisy: Noisy, maps: Maps) -> Triple:
     unfolded = apart.reshape(len(believed), -1)
     kept = shrink(unfolded, noisy.variance**0.5, fixed=0).reshape(believed.shape)
     table = np.maximum(believed + kept, 0.0) + FLOOR
+    ends = [believed.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))]
+    for _ in range(JOINT_ROUNDS):
+        table *= _ratio(ends[0], table.sum(axis=(1, 2)))[:, None, None]
+        table *= _ratio(ends[1], table.sum(axis=(0, 2)))[None, :, None]
+        table *= _ratio(ends[2], table.sum(axis=(0, 1)))[None, None, :]
     lift = np.divide(table, believed, out=np.ones_like(table), where=believed > FLOOR)
     return Triple(maps, table, lift)

@@ -10,13 +10,16 @@ import numpy as np
 
 from heterofedsyn._arrays import Floats
 from heterofedsyn.bench.peers.central import Made, choose, measure, pairs_of, singles_of
-from heterofedsyn.bench.peers.field import Field, Measured, bias, fit, megabytes
+from heterofedsyn.bench.peers.field import Field, Measured, bias, fit, forget_compiled, megabytes
 from heterofedsyn.errors import UsageError
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.schema import Clique, EncodedTable
 
 ROUNDS = 16
 """For each attribute, if the noise never were lowered."""
+
+MOST_COMPILED = 25
+"""Models that were compiled, after which they are forgotten."""
 
 MEASURING = 0.9
 """Share of a round that pays for its table; the rest pays for choosing it."""
@@ -81,6 +84,8 @@ class Aim:
             chosen = candidates[choose(scores, epsilon, most, rng)]
             # MEASURE
             measured.append(measure(chosen, exact[chosen], sigma, rng))
+            if len(measured) % MOST_COMPILED == 0:
+                forget_compiled()
             field = fit(domain, measured, self.iterations, field)
             moved = np.abs(_expected(field)[chosen] - expected[chosen]).sum()
             if moved <= bias(sigma, domain.cells(chosen)):

@@ -298,6 +298,14 @@ def _tree(cliques: Sequence[Clique]) -> tuple[Bough, ...]:
     return tuple(boughs)
 
 
+def forget_compiled() -> None:
+    """Let go of what jax compiled: each new model is a program of its own, and a process may hold
+    only so many of them."""
+    import jax
+
+    jax.clear_caches()
+
+
 def bias(sigma: float, cells: int) -> float:
     """What noise alone adds to the distance between a noisy table and another."""
     return math.sqrt(2 / math.pi) * sigma * cells

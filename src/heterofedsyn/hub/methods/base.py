@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
@@ -58,6 +59,12 @@ class Setting:
     def variance_factor(self) -> float:
         """V: the noise variance of a summed count in units of 1 / (2 rho)."""
         return self.trust.variance_factor * self.rows_per_unit**2
+
+    def noise_of(self, budget: Budget, many: int = 1) -> float:
+        """Sigma of a summed count if so many releases share a budget; infinite if it is nothing."""
+        if not budget.rho:
+            return math.inf
+        return math.sqrt(self.variance_factor * many / (2 * budget.rho))
 
     @property
     def domain(self) -> Domain:

@@ -133,7 +133,7 @@ def dependence(targets: Targets, seen: dict[Clique, Glimpse]) -> dict[Clique, fl
 
 def noise_unit(setting: Setting, targets: Targets, budget: Budget) -> float:
     """The L2 noise, in frequencies, on a pair of one cell measured with this budget."""
-    return math.sqrt(setting.variance_factor / (2 * budget.rho)) / targets.total
+    return setting.noise_of(budget) / targets.total
 
 
 def greedy(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
@@ -10,39 +9,17 @@ from typing import ClassVar
 
 from heterofedsyn.hub.methods.attempts import INDEPENDENT, TRIPLES, Mode, groups_at
 from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
-from heterofedsyn.hub.methods.choosing import choose, most_extras, stands_out
-from heterofedsyn.hub.methods.forced import asked_pairs, read_pairs, ruled_pairs
-from heterofedsyn.hub.methods.grouping import (
-    dependence,
-    grid_of,
-    grouped_pairs,
-    most_groups,
-    waved,
-)
+from heterofedsyn.hub.methods.beside_label import ask_together
+from heterofedsyn.hub.methods.choosing import choose, stands_out
+from heterofedsyn.hub.methods.forced import read_pairs
+from heterofedsyn.hub.methods.foreseen import later_rounds
+from heterofedsyn.hub.methods.grouping import dependence, grid_of, grouped_pairs, waved
+from heterofedsyn.hub.methods.open_pairs import OpenPairs
 from heterofedsyn.hub.methods.stages import check_between, check_share
 from heterofedsyn.hub.methods.tiers import Tiers, hierarchy, worth_asking
-from heterofedsyn.hub.methods.triples import (
-    MOST_LOOKED_AT,
-    SCORED_GROUPS,
-    Together,
-    cells_measured,
-    cells_scored,
-    most_integers,
-    on_grid,
-    seen,
-    worth_a_look,
-    worth_measuring,
-)
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.counts import PAIRS
-from heterofedsyn.marginals.statistics import (
-    Grouped,
-    Haar,
-    Statistic,
-    Total,
-    haar_levels,
-    kind_of,
-)
+from heterofedsyn.marginals.statistics import Haar, Statistic, Total, haar_levels, kind_of
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.schema import Clique, Column, Schema, with_atoms
 from heterofedsyn.synthesis import Denoising, Measurement, Synthesizer, Targets, Tree
@@ -139,12 +116,12 @@ class WaveTree(Method):
 
     def columns(self, setting: Setting) -> int:
         """Three where tables of the label and two others may be worth it, whatever is answered."""
-        return 3 if 0 < self._noise_of_triples(setting) <= self.triples_at else PAIRS
+        return 3 if self._noise_of_triples(setting) <= self.triples_at else PAIRS
 
     def later(self, setting: Setting, left: Budget) -> tuple[Ask | Later, ...]:
         """What rounds after the total cost depends on the mode it leads to."""
         modes = list(self.modes(setting).values())
-        _, rest = self._first_and_rest(setting)
+        _, rest = self.first_and_rest(setting)
         parts = self.one_way_parts(setting, rest, modes[0], None)
         ones = Later(
             "one-way",
@@ -155,169 +132,61 @@ class WaveTree(Method):
             columns=1,
         )
         pairs = max(mode.all_pairs(rest) for mode in modes)
-        return ones, *self._later(setting, modes, pairs, None)
+        return ones, *later_rounds(self, setting, modes, pairs)
 
     def ahead_of(self, setting: Setting, rows: float) -> tuple[Ask | Later, ...]:
         """With the mode of so many rows the 1-ways are fixed, and pairs have fewer groups."""
         mode = self.mode(setting, rows)
-        first, rest = self._first_and_rest(setting)
+        first, rest = self.first_and_rest(setting)
         for_ones, _, for_pairs = mode.split(rest)
         ones = Ask("one-way", self.one_way_parts(setting, for_ones, mode, rows))
-        if not self._scored_pairs(setting):
+        if not self.open_pairs(setting).scored:
             for_pairs = mode.all_pairs(rest)
         # The final number of rows may differ from the first noisy one; three of its sigmas more.
-        error = math.sqrt(setting.variance_factor / (2 * first.rho))
-        later = self._later(setting, [mode], for_pairs, rows + 3 * error)
+        error = setting.noise_of(first)
+        later = later_rounds(self, setting, [mode], for_pairs, rows + 3 * error)
         return self._ask_total(first), ones, *later
 
-    def _later(
-        self,
-        setting: Setting,
-        modes: Sequence[Mode],
-        for_pairs: Budget,
-        rows: float | None,
-    ) -> tuple[Later, ...]:
-        """The rounds after the 1-ways in one of these modes, with so many rows at most."""
-        _, rest = self._first_and_rest(setting)
-        rounds: list[Later] = []
-        scored = self._scored_pairs(setting)
-        if scored and any(mode.scored for mode in modes):
-            groups = max(
-                self._groups_of_scores(setting, mode, rows) for mode in modes if mode.scored
-            )
-            cells = self._most_cells(setting, scored, groups)
-            most = max(mode.split(rest)[1] for mode in modes)
-            rounds.append(Later("scores", ("grouped",), len(scored), sum(cells), most, columns=2))
-        pairs = max(self._most_pairs(setting, mode) for mode in modes)
-        if pairs:
-            integers = max(self._most_integers(setting, mode, rows) for mode in modes)
-            rounds.append(Later("pairs", ("grouped",), pairs, integers, for_pairs, columns=2))
-        for mode in modes:
-            if pairs and mode.triples:
-                rounds += self._later_triples(setting, mode, (pairs, integers), rows)
-        return tuple(rounds)
-
-    def _later_triples(
-        self, setting: Setting, mode: Mode, pairs: tuple[int, int], rows: float | None
-    ) -> tuple[Later, ...]:
-        """A look at three columns, and then tables of three, and what they leave to the pairs.
-
-        Args:
-            pairs: how many there are at most, and integers of their tables.
-        """
-        _, rest = self._first_and_rest(setting)
-        look, tables = mode.split_beyond(rest)
-        beside = self._beside_label(setting)
-        n = math.inf if rows is None else rows
-        many = min(MOST_LOOKED_AT, len(beside))
-        sigma = self._noise_of(setting, look, many)
-        scored = most_integers(setting.schema, beside, cells_scored(n, sigma), SCORED_GROUPS)
-        few = self._noise_of(setting, tables, 1)
-        cells = most_integers(setting.schema, beside, cells_measured(n, few), self.finest)
-        edges = min(len(beside), len(setting.domain) - 2)
-        largest = sum(sorted(cells, reverse=True)[:edges])
-        return (
-            Later(
-                "triple-scores",
-                ("grouped",),
-                many,
-                sum(sorted(scored, reverse=True)[:many]),
-                look,
-                columns=3,
-            ),
-            Later("triples", ("grouped",), pairs[0] + edges, pairs[1] + largest, tables),
-        )
-
-    def _beside_label(self, setting: Setting) -> list[Clique]:
-        """Pairs that could be measured together with the label."""
-        return [pair for pair in self._open_pairs(setting) if setting.schema.label not in pair]
-
-    def _noise_of_triples(self, setting: Setting) -> float:
-        """On a count of the label and two others if all edges of a tree share their budget; 0 if
-        there are no such tables."""
-        if setting.schema.label is None or not self._beside_label(setting):
-            return 0.0
-        tables = setting.budget.part((1 - self.total) * self.triples)
-        return self._noise_of(setting, tables, len(setting.domain) - 2)
-
-    def _noise_of(self, setting: Setting, budget: Budget, many: int) -> float:
-        """On a count, in rows, if so many tables share a budget."""
-        return math.sqrt(setting.variance_factor * many / (2 * budget.rho)) if budget.rho else 0.0
-
-    def _most_integers(self, setting: Setting, mode: Mode, rows: float | None) -> int:
-        """In the tables of all pairs that a mode may choose: the more of them, the coarser each."""
-        every, largest = self._open_pairs(setting), 0
-        most = self._most_pairs(setting, mode)
-        few = 1
-        while few <= most:
-            many = min(most, few + few // 8)
-            groups = float(self.finest)
-            if rows is not None:
-                groups = min(groups, mode.resolution_of(few, rows))
-            cells = sorted(self._most_cells(setting, every, groups), reverse=True)
-            largest = max(largest, sum(cells[:many]))
-            few = many + 1
-        return largest
-
-    def _first_and_rest(self, setting: Setting) -> tuple[Budget, Budget]:
+    def first_and_rest(self, setting: Setting) -> tuple[Budget, Budget]:
+        """Budgets for the number of rows, and for all that follows."""
         first, rest = setting.budget.split(self.total, 1 - self.total)
         return first, rest
 
-    def _open_pairs(self, setting: Setting) -> list[Clique]:
-        """Pairs that could be measured: a column with one value can depend on nothing."""
-        names = [column.name for column in setting.schema.measured if column.size > 1]
-        return list(itertools.combinations(names, 2))
+    def open_pairs(self, setting: Setting) -> OpenPairs:
+        """Pairs that could be measured, and those that must be."""
+        return OpenPairs(setting.schema, self.measure)
 
-    def _scored_pairs(self, setting: Setting) -> list[Clique]:
-        forced = self._forced(setting)
-        return [
-            pair
-            for pair in self._open_pairs(setting)
-            if setting.schema.label not in pair and pair not in forced
-        ]
-
-    def _groups_of_scores(self, setting: Setting, mode: Mode, n: float | None) -> float:
+    def groups_of_scores(self, setting: Setting, mode: Mode, n: float | None) -> float:
         """Groups per attribute when pairs are scored: as many as the noise of scores allows.
 
         Args:
             n: rows; without it, the most that there may be.
         """
-        scored = self._scored_pairs(setting)
+        pairs = self.open_pairs(setting)
         few, most = float(self.coarse), 2.0 * self.coarse
-        if sum(self._most_cells(setting, scored, most)) > MOST_FINE_SCORES:
+        if sum(pairs.most_cells(pairs.scored, most)) > MOST_FINE_SCORES:
             return few
         if n is None:
             return most
-        _, rest = self._first_and_rest(setting)
+        _, rest = self.first_and_rest(setting)
         _, budget, _ = mode.split(rest)
-        sigma = math.sqrt(setting.variance_factor * max(1, len(scored)) / (2 * budget.rho))
+        sigma = setting.noise_of(budget, max(1, len(pairs.scored)))
         return min(most, max(few, groups_at(n, sigma)))
 
-    def _forced(self, setting: Setting) -> tuple[Clique, ...]:
-        """Pairs that are measured where any are, those with the label included."""
-        asked = asked_pairs(setting.schema, self.measure)
-        return *asked, *(pair for pair in ruled_pairs(setting.schema) if pair not in asked)
-
-    def _most_pairs(self, setting: Setting, mode: Mode) -> int:
-        """All pairs with the label, a spanning tree of the rest and the most extras."""
-        every, scored = self._open_pairs(setting), self._scored_pairs(setting)
-        certain = len(every) - len(scored)
-        if mode.independent or not mode.scored:
-            return len(mode.forced) if mode.independent else certain
-        tree = max(0, len({name for pair in scored for name in pair}) - 1)
-        return min(len(every), certain + tree + most_extras(setting.domain))
+    def _noise_of_triples(self, setting: Setting) -> float:
+        """On a count of the label and two others if all edges of a tree share their budget."""
+        if not (self.triple_score and self.open_pairs(setting).beside_label):
+            return math.inf
+        tables = setting.budget.part((1 - self.total) * self.triples)
+        return setting.noise_of(tables, len(setting.domain) - 2)
 
     def _ask_total(self, budget: Budget) -> Ask:
         return Ask("total", ((Total(), budget),))
 
-    def _most_cells(self, setting: Setting, pairs: Sequence[Clique], groups: float) -> list[int]:
-        schema = setting.schema
-        most = {column.name: most_groups(schema, column, groups) for column in schema.measured}
-        return [most[first] * most[second] for first, second in pairs]
-
     def conduct(self, setting: Setting) -> Generator[Ask, Round, Outcome]:
-        forced = self._forced(setting)  # refuses what cannot be before anything is asked
-        first, rest = self._first_and_rest(setting)
+        pairs = self.open_pairs(setting)
+        forced = pairs.forced  # refuses what cannot be before anything is asked
+        first, rest = self.first_and_rest(setting)
         round_ = yield self._ask_total(first)
         denoising = Denoising(self.spread, self.calm, self.edge)
         targets = Targets(setting.schema, round_.measurements(), denoising)
@@ -335,8 +204,8 @@ class WaveTree(Method):
         scores: dict[Clique, float] = {}
         looked: tuple[Measurement, ...] = ()
         if mode.scored:
-            rough = grid_of(setting.schema, values, n, self._groups_of_scores(setting, mode, n))
-            statistics = grouped_pairs(self._scored_pairs(setting), rough)
+            rough = grid_of(setting.schema, values, n, self.groups_of_scores(setting, mode, n))
+            statistics = grouped_pairs(pairs.scored, rough)
             if statistics:
                 round_ = yield Ask.evenly("scores", statistics, for_scores)
                 looked = round_.measurements()
@@ -357,44 +226,16 @@ class WaveTree(Method):
         if not chosen:
             return self._outcome(targets, scores, mode)
         # MEASURE pairs
-        round_ = yield Ask.evenly("pairs", chosen, for_pairs)
+        asked = Ask.evenly("pairs", chosen, for_pairs)
+        round_ = yield asked
         targets = targets.with_measured(round_.measurements())
         if mode.triples:
-            targets = yield from self._measure_triples(setting, targets, mode, rest, chosen)
+            before = (*parts, *asked.parts)
+            budgets, beside = mode.split_beyond(rest), pairs.beside_label
+            targets = yield from ask_together(
+                setting, targets, budgets, beside, before, finest=self.finest
+            )
         return self._outcome(targets, scores, mode)
-
-    def _measure_triples(
-        self,
-        setting: Setting,
-        targets: Targets,
-        mode: Mode,
-        rest: Budget,
-        pairs: Sequence[Grouped],
-    ) -> Generator[Ask, Round, Targets]:
-        """Tables of the label and two others where these tell more than pairs; else pairs again."""
-        known, n = targets.estimates, max(SMALLEST_TOTAL, targets.total)
-        look, tables = mode.split_beyond(rest)
-        alone = self._noise_of(setting, look, 1)
-        beside = worth_a_look(known, self._beside_label(setting), n, alone)
-        sigma = self._noise_of(setting, look, len(beside))
-        rough = on_grid(known, beside, cells_scored(n, sigma), SCORED_GROUPS)
-        found: dict[Clique, Together] = {}
-        if rough:
-            round_ = yield Ask.evenly("triple-scores", rough, look)
-            looks = zip(rough, round_.totals(), strict=True)
-            found = dict(seen(known, statistic, noisy) for statistic, noisy in looks)
-        edges = len(setting.domain) - 2
-        worth = worth_measuring(found, self._noise_of(setting, tables, edges))
-        # Noise on the counts of few tables would be the same as of many: pairs get what is spared.
-        share = math.sqrt(len(worth) / edges)
-        for_worth, for_pairs = tables.split(share, 1 - share)
-        cells = cells_measured(n, self._noise_of(setting, for_worth, len(worth)))
-        fine = on_grid(known, worth, cells, self.finest)
-        parts = Ask.evenly("triples", fine, for_worth).parts if fine else ()
-        if share < 1:
-            parts += Ask.evenly("triples", pairs, for_pairs).parts
-        round_ = yield Ask("triples", parts)
-        return targets.with_measured(round_.measurements())
 
     def mode(self, setting: Setting, n: float) -> Mode:
         """How much to attempt with this budget and noisy total; MATH section 5.0."""
@@ -414,39 +255,41 @@ class WaveTree(Method):
         one_way, score = self._shares(setting)
         share = 1 - self.total - one_way - score
 
-        asked = asked_pairs(setting.schema, self.measure)
-        forced = tuple(p for p in self._forced(setting) if setting.schema.label not in p)
+        pairs = self.open_pairs(setting)
+        forced = tuple(p for p in pairs.forced if setting.schema.label not in p)
         certain = len(forced) + others * labelled if forced else 0
 
-        def attempt(name: str, planned: float, pairs: float, scores: float, needed: float) -> Mode:
-            budget = 2 * pairs * setting.budget.rho
+        def attempt(name: str, planned: float, tables: float, scores: float, needed: float) -> Mode:
+            budget = 2 * tables * setting.budget.rho
             sigma = math.sqrt(setting.variance_factor * planned / budget) if budget else 0.0
-            shares = (1 - self.total - pairs - scores, scores, pairs)
-            own = asked if name == INDEPENDENT else forced
+            shares = (1 - self.total - tables - scores, scores, tables)
+            own = pairs.asked if name == INDEPENDENT else forced
             return Mode(name, planned, shares, sigma, needed, own)
 
         usual = self.density if labelled else self.density_free
         full = attempt("full", max(usual * others, certain), share, score, self.full_at)
         modes = {
-            INDEPENDENT: attempt(INDEPENDENT, len(asked), self.star * bool(asked), 0.0, 0.0),
+            INDEPENDENT: attempt(
+                INDEPENDENT, len(pairs.asked), self.star * bool(pairs.asked), 0.0, 0.0
+            ),
         }
         if others:
             modes["full"] = full
         if setting.together > PAIRS:
             left = 1 - self.triple_score - self.triples
             sigma = full.sigma / math.sqrt(left)
-            tables = self._noise_of_triples(setting)
-            ones, scores, pairs = (share * left for share in full.shares)
+            noise = self._noise_of_triples(setting)
+            ones, scores, tables = (share * left for share in full.shares)
             modes[TRIPLES] = replace(
                 full,
                 name=TRIPLES,
-                shares=(ones, scores, pairs),
+                shares=(ones, scores, tables),
                 beyond=(
                     (1 - self.total) * self.triple_score,
                     (1 - self.total) * self.triples,
                 ),
                 sigma=sigma,
-                needed=max(self.full_at, math.sqrt(TRIPLE_CELLS * tables / sigma)),
+                needed=max(self.full_at, math.sqrt(TRIPLE_CELLS * noise / sigma)),
             )
         if others and labelled:
             modes["star"] = attempt("star", others + len(forced), self.star, 0.0, self.star_at)
@@ -498,8 +341,7 @@ class WaveTree(Method):
         levels = () if column.ordered else hierarchy(setting.schema, column)
         if n is None:
             return Tiers(column.name, levels)
-        sigma = math.sqrt(setting.variance_factor / (2 * share.rho)) if share.rho else math.inf
-        return worth_asking(levels, column, n, sigma)
+        return worth_asking(levels, column, n, setting.noise_of(share))
 
     def _outcome(self, targets: Targets, scores: dict[Clique, float], mode: Mode) -> Outcome:
         pairs = len(targets.pairs)
@@ -509,7 +351,7 @@ class WaveTree(Method):
             remark += (
                 f", and {many} tables of the label and two other columns"
                 if many
-                else " twice; no two columns and the label told more than their pairs"
+                else "; no two columns and the label told more than their pairs"
             )
         if mode.planned and not pairs:
             remark += "; none stood out, so attributes are drawn independently"

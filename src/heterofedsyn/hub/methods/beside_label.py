@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
+from heterofedsyn.hub.methods.base import Setting
 from heterofedsyn.hub.methods.grouping import most_groups
 from heterofedsyn.hub.methods.tiers import hierarchy
-from heterofedsyn.marginals.statistics import Grouped
+from heterofedsyn.hub.replies import Ask, Round
+from heterofedsyn.marginals.statistics import Grouped, Statistic
+from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique, Schema
+from heterofedsyn.synthesis.denoise import SMALLEST_TOTAL
 from heterofedsyn.synthesis.estimates import Estimates
 from heterofedsyn.synthesis.forest import spanning_forest
 from heterofedsyn.synthesis.grid import coarser, group_categories, group_ordered
+from heterofedsyn.synthesis.targets import Targets
 from heterofedsyn.synthesis.triples import laid_out, summed
 
 MOST_LOOKED_AT = 300
@@ -52,6 +57,49 @@ class Together:
 
     bound: float
     beyond: float
+
+
+def ask_together(
+    setting: Setting,
+    targets: Targets,
+    budgets: tuple[Budget, Budget],
+    beside: Sequence[Clique],
+    before: Sequence[tuple[Statistic, Budget]],
+    *,
+    finest: int,
+) -> Generator[Ask, Round, Targets]:
+    """Tables of the label and two others where these tell more than pairs.
+
+    What they leave of their share goes back to where it was taken from.
+
+    Args:
+        budgets: for a look at three columns, and for tables of them.
+        beside: pairs that could be measured together with the label.
+        before: single columns and pairs that were measured, with their prices.
+        finest: most groups of a column.
+    """
+    known, n = targets.estimates, max(SMALLEST_TOTAL, targets.total)
+    look, tables = budgets
+    seen_first = worth_a_look(known, beside, n, setting.noise_of(look))
+    cells = cells_scored(n, setting.noise_of(look, len(seen_first)))
+    rough = on_grid(known, seen_first, cells, SCORED_GROUPS)
+    found: dict[Clique, Together] = {}
+    if rough:
+        round_ = yield Ask.evenly("triple-scores", rough, look)
+        looks = zip(rough, round_.totals(), strict=True)
+        found = dict(seen(known, statistic, noisy) for statistic, noisy in looks)
+    edges = len(setting.domain) - 2
+    worth = worth_measuring(found, setting.noise_of(tables, edges))
+    share = math.sqrt(len(worth) / edges)
+    for_worth, left = tables.split(share, 1 - share)
+    cells = cells_measured(n, setting.noise_of(for_worth, max(1, len(worth))))
+    fine = on_grid(known, worth, cells, finest)
+    parts = Ask.evenly("triples", fine, for_worth).parts if fine else ()
+    if share < 1:
+        again = left.split(*(price.rho for _, price in before))
+        parts += tuple(zip((statistic for statistic, _ in before), again, strict=True))
+    round_ = yield Ask("triples", parts)
+    return targets.with_measured(round_.measurements())
 
 
 def cells_scored(n: float, sigma: float) -> float:

@@ -1,0 +1,112 @@
+"""What `wavetree` may ask after its single columns, told before any of it is answered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from heterofedsyn.hub.methods.attempts import Mode
+from heterofedsyn.hub.methods.base import Later, Setting
+from heterofedsyn.hub.methods.beside_label import (
+    MOST_LOOKED_AT,
+    SCORED_GROUPS,
+    cells_measured,
+    most_integers,
+)
+from heterofedsyn.hub.methods.choosing import most_extras
+from heterofedsyn.marginals.statistics import kind_of
+from heterofedsyn.privacy.budget import Budget
+
+if TYPE_CHECKING:
+    from heterofedsyn.hub.methods.wavetree import WaveTree
+
+
+def later_rounds(
+    method: WaveTree,
+    setting: Setting,
+    modes: Sequence[Mode],
+    for_pairs: Budget,
+    rows: float | None = None,
+) -> tuple[Later, ...]:
+    """The rounds after the 1-ways in one of these modes.
+
+    Args:
+        rows: how many there are at most.
+    """
+    _, rest = method.first_and_rest(setting)
+    rounds: list[Later] = []
+    open_ = method.open_pairs(setting)
+    if open_.scored and any(mode.scored for mode in modes):
+        groups = max(method.groups_of_scores(setting, mode, rows) for mode in modes if mode.scored)
+        cells = open_.most_cells(open_.scored, groups)
+        most = max(mode.split(rest)[1] for mode in modes)
+        rounds.append(Later("scores", ("grouped",), len(cells), sum(cells), most, columns=2))
+    pairs = max(_most_pairs(method, setting, mode) for mode in modes)
+    if pairs:
+        integers = max(_most_integers(method, setting, mode, rows) for mode in modes)
+        rounds.append(Later("pairs", ("grouped",), pairs, integers, for_pairs, columns=2))
+        for mode in modes:
+            if mode.triples:
+                rounds += _together(method, setting, mode, (pairs, integers), rows)
+    return tuple(rounds)
+
+
+def _together(
+    method: WaveTree, setting: Setting, mode: Mode, pairs: tuple[int, int], rows: float | None
+) -> tuple[Later, ...]:
+    """A look at three columns, and then tables of three, and again what was measured before.
+
+    Args:
+        pairs: how many there are at most, and integers of their tables.
+    """
+    _, rest = method.first_and_rest(setting)
+    look, tables = mode.split_beyond(rest)
+    schema, beside = setting.schema, method.open_pairs(setting).beside_label
+    many, edges = min(MOST_LOOKED_AT, len(beside)), len(setting.domain) - 2
+    scored = most_integers(schema, beside, math.inf, SCORED_GROUPS)
+    cells = math.inf if rows is None else cells_measured(rows, setting.noise_of(tables))
+    measured = most_integers(schema, beside, cells, method.finest)
+    ones = method.one_way_parts(setting, rest, mode, rows)
+    integers = sum(statistic.integers(setting.domain) for statistic, _ in ones)
+    return (
+        Later("triple-scores", ("grouped",), many, _largest(scored, many), look, columns=3),
+        Later(
+            "triples",
+            tuple(sorted({"grouped", *(kind_of(statistic) for statistic, _ in ones)})),
+            edges + pairs[0] + len(ones),
+            _largest(measured, edges) + pairs[1] + integers,
+            tables,
+        ),
+    )
+
+
+def _most_pairs(method: WaveTree, setting: Setting, mode: Mode) -> int:
+    """All pairs with the label, a spanning tree of the rest and the most extras."""
+    pairs = method.open_pairs(setting)
+    certain = len(pairs.every) - len(pairs.scored)
+    if mode.independent or not mode.scored:
+        return len(mode.forced) if mode.independent else certain
+    tree = max(0, len({name for pair in pairs.scored for name in pair}) - 1)
+    return min(len(pairs.every), certain + tree + most_extras(setting.domain))
+
+
+def _most_integers(method: WaveTree, setting: Setting, mode: Mode, rows: float | None) -> int:
+    """In the tables of all pairs that a mode may choose: the more of them, the coarser each."""
+    pairs, largest = method.open_pairs(setting), 0
+    most = _most_pairs(method, setting, mode)
+    few = 1
+    while few <= most:
+        many = min(most, few + few // 8)
+        groups = float(method.finest)
+        if rows is not None:
+            groups = min(groups, mode.resolution_of(few, rows))
+        cells = pairs.most_cells(pairs.every, groups)
+        largest = max(largest, _largest(cells, many))
+        few = many + 1
+    return largest
+
+
+def _largest(integers: Sequence[int], many: int) -> int:
+    """The sum of so many of them."""
+    return sum(sorted(integers, reverse=True)[:many])
