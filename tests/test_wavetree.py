@@ -37,11 +37,12 @@ from heterofedsyn.schema import (
 from heterofedsyn.simulate import FederatedSynthesizer
 from heterofedsyn.synthesis.allocation import allocate_within
 from heterofedsyn.synthesis.copula import normal_base
-from heterofedsyn.synthesis.denoise import double_centred, fitted_pair, shrink
+from heterofedsyn.synthesis.denoise import double_centred, fitted_pair
 from heterofedsyn.synthesis.forest import spanning_forest
 from heterofedsyn.synthesis.grid import group_categories, group_ordered, grouped
 from heterofedsyn.synthesis.haar import rebuild_haar
 from heterofedsyn.synthesis.refine import refine
+from heterofedsyn.synthesis.shrinkage import shrink
 from support import categories, deal, dependent_table
 
 pytestmark = pytest.mark.sweep
