@@ -50,7 +50,10 @@ def of_columns(
     for a, b in missing:
         yield f"{a} and {b} were not measured together: read this as a guess"
     if three:
-        yield "more than two columns: pairs may be measured, how three go together is not told by them"
+        yield (
+            "more than two columns: pairs may be measured, "
+            "how three go together is not told by them"
+        )
     if missing or three:
         yield "where the basis is 'follows', an interval covers noise but not missing dependence"
     for a, b in order:
