@@ -6,7 +6,7 @@ AUDIT_VERSION ?= 2.10.1
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-INSTALL := $(PIP) install --require-hashes --only-binary :all: --requirement
+INSTALL := $(PIP) install --require-hashes --no-deps --only-binary :all: --requirement
 CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
 FEDERATION := $(VENV)/.federation-installed
@@ -151,15 +151,15 @@ $(VENV)-lock/.uv-$(UV_VERSION):
 $(FLOWER): locks/flower.txt pyproject.toml
 	echo "Installing Flower into $(VENV)-flower"
 	$(PYTHON) -m venv --clear $(VENV)-flower
-	$(VENV)-flower/bin/python -m pip --disable-pip-version-check -qq install --require-hashes --only-binary :all: -r locks/flower.txt
+	$(VENV)-flower/bin/python -m pip --disable-pip-version-check -qq install --require-hashes --no-deps --only-binary :all: -r locks/flower.txt
 	$(VENV)-flower/bin/python -m pip --disable-pip-version-check -qq install --no-deps --no-build-isolation --editable .
 	touch $@
 
 $(READERS): locks/readers.txt
 	$(PYTHON) -m venv --clear $(VENV)-readers
 	sed -n '/^setuptools==/,/# via/p' locks/readers.txt > $(VENV)-readers/setuptools.txt
-	$(VENV)-readers/bin/python -m pip --disable-pip-version-check -qq install --require-hashes -r $(VENV)-readers/setuptools.txt
-	$(VENV)-readers/bin/python -m pip --disable-pip-version-check -qq install --require-hashes --no-build-isolation -r locks/readers.txt  # jsonpath-rw comes as source only
+	$(VENV)-readers/bin/python -m pip --disable-pip-version-check -qq install --require-hashes --no-deps -r $(VENV)-readers/setuptools.txt
+	$(VENV)-readers/bin/python -m pip --disable-pip-version-check -qq install --require-hashes --no-deps --no-build-isolation -r locks/readers.txt  # jsonpath-rw comes as source only
 	touch $@
 
 $(VENV)-audit/.pip-audit-$(AUDIT_VERSION):
