@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
@@ -21,6 +22,7 @@ from heterofedsyn.synthesis.estimates import Estimates, missing_apart
 from heterofedsyn.synthesis.grid import grouped
 from heterofedsyn.synthesis.haar import rebuild_haar
 from heterofedsyn.synthesis.hierarchy import rebuild_tiers, within
+from heterofedsyn.synthesis.precision import variance_of
 from heterofedsyn.synthesis.shrinkage import shrink
 from heterofedsyn.synthesis.targets import Targets
 from heterofedsyn.synthesis.triples import Triple, laid_out, triple
@@ -112,7 +114,7 @@ class Denoising:
         singles = {}
         for name in targets.domain.names:
             sums = [grouped(values[name], groups[name])]
-            weights: list[float | Floats] = [precision_of(targets, name)]
+            weights: list[float | Floats] = [1 / variance_of(targets, name, groups[name])]
             for pair, noisy in observed.items():
                 if name in pair:
                     axis = 1 - pair.index(name)
@@ -122,12 +124,10 @@ class Denoising:
             for noisy in sums_of(targets, name):
                 sums.append(noisy.values)
                 weights.append(1 / noisy.variance)
-            mean = _weighted(sums, weights)
+            mean = weighted(sums, weights)
             can = there.get(name)
-            if can is None:
-                singles[name] = norm_sub(mean + (total - mean.sum()) / mean.size, total)
-            else:
-                singles[name] = _norm_sub_where(mean, can, total)
+            own = np.ones(mean.size, np.bool_) if can is None else can
+            singles[name] = _norm_sub_where(mean, own, total)
         pairs: dict[Clique, Floats] = {
             (a, b): fitted_pair(
                 noisy,
@@ -166,17 +166,6 @@ class Denoising:
                 real = np.ones(size, np.int64) if never is None else (~never).astype(np.int64)
                 values[name] = rebuild_haar(ladder, real, total, prior)
         return values
-
-
-def precision_of(targets: Targets, name: str) -> float:
-    """The inverse variance of a count of what `one_ways` reads."""
-    if name in targets.tiers:
-        _, noisy = targets.tiers[name][0]
-    elif (name,) in targets.marginals:
-        noisy = targets.marginals[(name,)]
-    else:
-        noisy = targets.ladders[name][0]
-    return 1 / noisy.variance
 
 
 def triples_of(targets: Targets, known: Estimates) -> dict[Clique, Triple]:
@@ -241,15 +230,11 @@ def _summed(noisy: Noisy, axis: int, possible: Mask | None) -> tuple[Floats, flo
     return sums, 1 / (noisy.variance * cells)
 
 
-def _weighted(sums: list[Floats], weights: list[float | Floats]) -> Floats:
+def weighted(sums: list[Floats], weights: Sequence[float | Floats]) -> Floats:
     """The mean of several estimates of the same groups."""
     stacked = np.stack(sums)
-    alike = [weight for weight in weights if not isinstance(weight, np.ndarray)]
-    if len(alike) == len(weights):
-        mean: Floats = np.average(stacked, axis=0, weights=alike)
-        return mean
     own = np.stack([np.broadcast_to(weight, stacked.shape[1]) for weight in weights])
-    mean = np.average(stacked, axis=0, weights=own)
+    mean: Floats = np.average(stacked, axis=0, weights=own)
     return mean
 
 

@@ -25,6 +25,9 @@ POWER = 0.5
 MOST = 4.0
 """The largest correction of a cell in one turn."""
 
+SINGLE_SWEEPS = 2
+"""Turns of fitting columns at the end, when pairs that contradict each other have pulled them."""
+
 SPARE = 4
 """Rows to choose from for each that is wanted."""
 
@@ -64,6 +67,7 @@ def taken(
     rows: int,
     sweeps: int,
     rng: np.random.Generator,
+    singles: Sequence[Floats] = (),
     triples: Sequence[Coarse] = (),
 ) -> Codes:
     """So many of the rows, in random order, whose tables come close to the wanted ones.
@@ -71,6 +75,7 @@ def taken(
     Args:
         wanted: tables of pairs, of any total.
         sweeps: how often every wanted table is visited.
+        singles: the counts of every column, of any total.
         triples: wanted tables of three columns.
     """
     from heterofedsyn.synthesis._raking_kernel import round_in_turn
@@ -79,6 +84,7 @@ def taken(
     if rows == 0:
         return codes[:, :0]
     weights = raked(domain, codes, wanted, sweeps, triples)
+    _fit_singles(codes, singles, weights)
     weights *= rows / weights.sum()
     step()
     firsts, seconds, widths, ends = _watched(domain, wanted)
@@ -114,6 +120,15 @@ def raked(
             first, second = map(domain.index, pair)
             rake(codes, first, second, target, POWER, MOST, weights)
     return weights
+
+
+def _fit_singles(codes: Codes, singles: Sequence[Floats], weights: Floats) -> None:
+    """Make every column come out as it is known, which is better than any pair is."""
+    for _ in range(SINGLE_SWEEPS if singles else 0):
+        for own, single in zip(codes, singles, strict=True):
+            there = np.bincount(own, weights, single.size)
+            wanted = single * (weights.sum() / single.sum())
+            weights *= np.divide(wanted, there, out=np.ones_like(there), where=there > 0)[own]
 
 
 def _watched(

@@ -47,7 +47,9 @@ class Tree:
             Coarse((estimates.label or "", *pair), triple.maps, triple.table)
             for pair, triple in estimates.triples.items()
         ]
-        own = taken(estimates.grid, drawn, leaned(targets, drawn), rows, self.polish, rng, triples)
+        singles = [estimates.singles[name] for name in estimates.domain.names]
+        wanted = leaned(targets, drawn)
+        own = taken(estimates.grid, drawn, wanted, rows, self.polish, rng, singles, triples)
         return estimates.refine(own, rng)
 
 

@@ -15,9 +15,12 @@ TRIPLES = "triples"
 """The most: some pairs are measured together with the label as well."""
 
 TILTS = {INDEPENDENT: -0.5, "star": 0.2, "full": 0.3, TRIPLES: 0.3}
-"""How much more, as a power of two, a level of halving gets than the one before. Without any
-smoothing counts would be known best with 1; where noise is so large that no pair is worth
-measuring, fine levels say nothing and the first ones decide."""
+"""How much more, as a power of two, a level of halving gets than the one before if the noise is far
+larger than what values differ by. Where it is so large that no pair is worth measuring, fine levels
+say nothing and the first ones decide."""
+
+SHARPEST_TILT = 1.0
+"""The same without noise: counts that nothing smooths are known best so."""
 
 
 def groups_at(n: float, sigma: float) -> float:
@@ -61,9 +64,14 @@ class Mode:
         """Whether pairs are chosen by a score."""
         return self.shares[1] > 0
 
-    def level_weights(self, levels: int) -> list[float]:
-        """How the budget of a column is dealt to its levels of halving."""
-        return [2.0 ** (TILTS[self.name] * level) for level in range(levels)]
+    def level_weights(self, levels: int, seen: float) -> list[float]:
+        """How the budget of a column is dealt to its levels of halving.
+
+        Args:
+            seen: how much of the difference between one value and its neighbours the noise leaves.
+        """
+        tilt = TILTS[self.name] + (SHARPEST_TILT - TILTS[self.name]) * seen
+        return [2.0 ** (tilt * level) for level in range(levels)]
 
     def groups(self, n: float) -> float:
         """r: groups per attribute at which a pair's cells still stand out of the noise."""

@@ -26,12 +26,13 @@ from heterofedsyn.synthesis.denoise import (
     ROUNDS_WITH_ZEROS,
     SMALLEST_TOTAL,
     double_centred,
-    precision_of,
+    weighted,
 )
 from heterofedsyn.synthesis.estimates import Estimates, missing_apart
 from heterofedsyn.synthesis.grid import grouped
 from heterofedsyn.synthesis.haar import Nodes, descend
 from heterofedsyn.synthesis.hierarchy import rebuild_tiers
+from heterofedsyn.synthesis.precision import variance_of
 from heterofedsyn.synthesis.profile import profile
 from heterofedsyn.synthesis.triples import laid_out, triple
 from heterofedsyn.synthesis.zeros import Mask, fitted, possible_cells
@@ -114,7 +115,7 @@ class _World:
         for name in names:
             own, groups = known.singles[name], known.groups[name]
             errors = [grouped(values[name] / scale - known.values[name], groups)]
-            weights = [precision_of(self.ours, name)]
+            weights: list[float | Floats] = [1 / variance_of(self.ours, name, groups)]
             for pair, noisy in observed.items():
                 if name in pair:
                     across = noisy.values.shape[1 - pair.index(name)]
@@ -124,7 +125,7 @@ class _World:
             for noisy in sums_of(self.ours, name):
                 errors.append(rng.normal(0.0, math.sqrt(noisy.variance), own.size))
                 weights.append(1 / noisy.variance)
-            error = np.average(np.stack(errors), axis=0, weights=weights)
+            error = weighted(errors, weights)
             moved = np.where(own > 0, own + error, np.maximum(error, 0.0) * 0.5)
             singles[name] = norm_sub(moved * scale, total) if own.size > 1 else np.array([total])
         trends = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,11 @@ from heterofedsyn._arrays import Floats, Integers, frozen
 from heterofedsyn._words import count
 from heterofedsyn.errors import UsageError
 from heterofedsyn.hub.release.lines import html_of, text_of
-from heterofedsyn.marginals.statistics import haar_levels
 from heterofedsyn.schema import Clique, Domain, KeyColumn, Schema
 from heterofedsyn.schema.labels import labels_of
 from heterofedsyn.synthesis import Targets
 from heterofedsyn.synthesis.grid import grouped
+from heterofedsyn.synthesis.precision import variance_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -216,40 +216,6 @@ def _estimate(targets: Targets, clique: Clique, groups: Integers | None) -> Floa
     return values if groups is None else grouped(values, groups)
 
 
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """What differences of one level add to sums over groups: sparse, one entry per non-zero.
-
-    A node's left half holds (mass + difference) / 2 and its right half (mass - difference) / 2; if
-    the right half is padding, the left one holds all. So a sum over values is a linear combination
-    of the total and the differences, and one over a whole node needs nothing below that node.
-    """
-
-    level: int
-    group: Integers
-    node: Integers
-    weight: Floats
-
-
-def haar_weights(size: int, groups: Integers) -> Iterator[Weights]:
-    """For every level, the finest first, the weights of differences in sums over groups.
-
-    The last one, of level -1, holds the weights of the total.
-    """
-    group, node, weight = groups, np.arange(size), np.ones(size)
-    levels = haar_levels(size)
-    for level in reversed(range(levels)):
-        keys, place = np.unique((group << level) + (node >> 1), return_inverse=True)
-        left = np.bincount(place, weight * (node & 1 == 0))
-        right = np.bincount(place, weight * (node & 1))
-        group, node = keys >> level, keys & ((1 << level) - 1)
-        # Values of the right half start at this leaf.
-        halved = (2 * node + 1) << (levels - level - 1) < size
-        yield Weights(level, group, node, np.where(halved, (left - right) / 2, 0.0))
-        weight = np.where(halved, (left + right) / 2, left)
-    yield Weights(-1, group, node, weight)
-
-
 def _variance(targets: Targets, clique: Clique, groups: Integers | None) -> Floats:
     """The variance of every cell, or of every group of values, in one population."""
     if not clique:
@@ -257,32 +223,7 @@ def _variance(targets: Targets, clique: Clique, groups: Integers | None) -> Floa
     if len(clique) == 2:
         return _pair_variance(targets, clique)
     size = targets.domain.size(clique[0])
-    maps = np.arange(size) if groups is None else groups
-    whole = targets.total_variance
-    if clique in targets.marginals:
-        members = np.bincount(maps)
-        # A group of all values is the number of records, which other answers tell as well.
-        return np.where(members == size, whole, members * targets.marginals[clique].variance)
-    ladder = targets.ladders.get(clique[0])
-    if clique[0] in targets.tiers:
-        return _tier_variance(targets, clique[0], maps)
-    if ladder is None:
-        raise UsageError(f"column {clique[0]!r} was not measured by itself; ask for another")
-    variance = np.zeros(maps.max() + 1)
-    for part in haar_weights(size, maps):
-        noise = whole if part.level < 0 else ladder[part.level].variance
-        variance += np.bincount(part.group, part.weight**2, variance.size) * noise
-    return variance
-
-
-def _tier_variance(targets: Targets, name: str, maps: Integers) -> Floats:
-    """Of groups of values that were measured on other groups, within which they share alike."""
-    groups, noisy = targets.tiers[name][-1]
-    if maps.max() == 0:
-        return np.array([targets.total_variance])
-    cells, members = np.unique(np.stack([maps, groups]), axis=1, return_counts=True)
-    shares = members / np.bincount(groups)[cells[1]]
-    return np.bincount(cells[0], shares**2).astype(np.float64) * noisy.variance
+    return variance_of(targets, clique[0], np.arange(size) if groups is None else groups)
 
 
 def _pair_variance(targets: Targets, pair: Clique) -> Floats:

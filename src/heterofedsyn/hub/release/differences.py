@@ -14,12 +14,12 @@ import msgspec
 import numpy as np
 
 from heterofedsyn._arrays import Floats, Integers
-from heterofedsyn.hub.release.accuracy import haar_weights
 from heterofedsyn.hub.replies import SUM, Round
 from heterofedsyn.marginals.statistics import haar_levels
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Schema
 from heterofedsyn.synthesis import Consistency, Measured, Measurement, Targets
+from heterofedsyn.synthesis.precision import haar_weights
 
 MOST_GROUPS = 8
 """Groups per attribute in which sites are compared."""
