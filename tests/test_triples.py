@@ -19,6 +19,7 @@ from heterofedsyn.hub.methods.beside_label import (
     MOST_LOOKED_AT,
     SURELY,
     Together,
+    ask_together,
     groups_of,
     on_grid,
     seen,
@@ -29,15 +30,18 @@ from heterofedsyn.hub.methods.wavetree import WaveTree
 from heterofedsyn.hub.planning.population import scattered
 from heterofedsyn.hub.questions.kept_estimates import informed, pack_estimates
 from heterofedsyn.hub.questions.worlds import Plausible
+from heterofedsyn.hub.replies import Round, make_query
 from heterofedsyn.marginals import Flat, Grouped, Total
+from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noisy import Noisy
-from heterofedsyn.protocol import Plan
+from heterofedsyn.protocol import Answer, Plan, decode, encode
 from heterofedsyn.schema import CategoricalColumn, Clique, Domain, EncodedTable, Schema
 from heterofedsyn.simulate.run import run_study
+from heterofedsyn.site import Site
 from heterofedsyn.synthesis import Denoising, Measurement, Targets
 from heterofedsyn.synthesis.raking import Coarse, raked
 from heterofedsyn.synthesis.triples import fitted, joint_of, summed, triple
-from support import deal, make_plan
+from support import NoNoise, deal, make_plan
 
 ROWS = 6_000
 SITES = ("one", "two", "three")
@@ -127,7 +131,6 @@ def test_what_was_lifted_keeps_its_pairs_and_its_dependence(
     known = triple(joint_of(*pairs), Noisy(table, 1e-12), (own[0], own[1], own[2]))
     # Singular values that nothing is known of are below any noise.
     assert known.lifted(joint_of(*pairs)) == pytest.approx(table, abs=1e-4)
-    assert known.turned.turned.lift is not None
     assert np.array_equal(known.turned.turned.lift, known.lift)
 
 
@@ -294,6 +297,33 @@ def test_no_round_asks_for_more_than_was_told_before(release: Release) -> None:
             assert charges[label].rho <= most.cost.rho * (1 + 1e-9)
             columns = {len(part.attributes) for part in parts}
             assert most.columns is None or columns == {most.columns}
+
+
+def test_a_table_that_noise_leaves_one_group_of_a_column_is_not_asked_for() -> None:
+    """The budget for it measures once more what was measured before, so nothing is asked in vain."""
+    columns = (
+        CategoricalColumn("a", ("low", "usual", "high"), ordered=True),
+        CategoricalColumn("b", ("p", "q", "r")),
+        CategoricalColumn("c", ("no", "yes")),
+    )
+    schema = Schema(columns, label="c", task="binary_classification")
+    rng = np.random.default_rng(0)
+    usual, two, label = (rng.integers(0, size, 250) for size in (1, 3, 2))
+    ends = np.where(np.arange(250) < 30, np.arange(250) % 2 * 2, usual + 1)
+    table = EncodedTable.from_codes(schema.domain, np.stack([ends, two, label]))
+    known = known_of(table, schema)
+    plan = make_plan(schema, epsilon=6.0, columns=3)
+    setting, site = Setting.of(schema, plan), Site("one", table, plan, NoNoise())
+    look_cost, tables_cost = (Budget(1 / (2 * sigma**2)) for sigma in (5.0, 0.98 * HARDLY))
+    before = ((Flat(("a",)), setting.budget.part(0.5)),)
+    budgets = look_cost, tables_cost
+    asking = ask_together(setting, known, budgets, [("a", "b")], before, finest=24)
+    look = next(asking)
+    assert [statistic.attributes for statistic, _ in look.parts] == [("a", "b", "c")]
+    query = make_query(look, plan, 0)
+    again = asking.send(Round(query, (decode(site.answer(encode(query)), Answer),)))
+    assert [statistic for statistic, _ in again.parts] == [Flat(("a",))]
+    assert again.parts[0][1].rho == pytest.approx(tables_cost.rho)
 
 
 def test_all_of_the_budget_is_used_and_no_more(release: Release) -> None:

@@ -90,11 +90,12 @@ def ask_together(
         found = dict(seen(known, statistic, noisy) for statistic, noisy in looks)
     edges = len(setting.domain) - 2
     worth = worth_measuring(found, setting.noise_of(tables, edges))
-    share = math.sqrt(len(worth) / edges)
-    for_worth, left = tables.split(share, 1 - share)
+    for_worth = tables.part(math.sqrt(len(worth) / edges))
     cells = cells_measured(n, setting.noise_of(for_worth, max(1, len(worth))))
     fine = on_grid(known, worth, cells, finest)
-    parts = Ask.evenly("triples", fine, for_worth).parts if fine else ()
+    share = math.sqrt(len(fine) / edges)
+    for_fine, left = tables.split(share, 1 - share)
+    parts = Ask.evenly("triples", fine, for_fine).parts if fine else ()
     if share < 1:
         again = left.split(*(price.rho for _, price in before))
         parts += tuple(zip((statistic for statistic, _ in before), again, strict=True))
