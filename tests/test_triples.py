@@ -273,6 +273,37 @@ def test_a_plan_says_three_columns_only_where_they_may_be_asked_for() -> None:
     assert with_columns(plan, method, free).together == 2, "there is no label"
 
 
+@pytest.mark.parametrize(
+    ("schema", "settings"),
+    [
+        (Schema(SCHEMA.columns), {}),
+        (labelled(3, 3), {}),
+        (labelled(3), {}),
+        (labelled(3, 3, 1), {}),
+        (SCHEMA, {"triples": 0}),
+        (SCHEMA, {"triple_score": 0}),
+    ],
+    ids=["no label", "two columns", "one column", "one label", "no tables", "no look"],
+)
+def test_where_no_three_columns_can_be_measured_none_are_announced(
+    schema: Schema, settings: dict[str, float]
+) -> None:
+    """Not even if somebody writes a plan that would allow it."""
+    method = make_method("wavetree", settings)
+    terms = {"epsilon": 50.0, "method": "wavetree", "settings": settings_of(method)}
+    assert with_columns(make_plan(schema, SITES, **terms), method, schema).together == 2
+    setting = Setting.of(schema, make_plan(schema, SITES, columns=3, **terms))
+    labels = {
+        part.label
+        for ahead in (method.ahead(setting), method.ahead_of(setting, 1e6))
+        for part in ahead
+    }
+    assert not labels & {"triple-scores", "triples"}
+    mode = method.mode(setting, 1e9)
+    assert mode is not None
+    assert mode.name != "triples"
+
+
 def test_a_study_whose_plan_says_nothing_never_asks_for_three() -> None:
     method = make_method("wavetree")
     plan = make_plan(SCHEMA, SITES, epsilon=5.0, method="wavetree", settings=settings_of(method))
@@ -300,7 +331,7 @@ def test_no_round_asks_for_more_than_was_told_before(release: Release) -> None:
 
 
 def test_a_table_that_noise_leaves_one_group_of_a_column_is_not_asked_for() -> None:
-    """The budget for it measures once more what was measured before, so nothing is asked in vain."""
+    """The budget for it measures once more what was measured before."""
     columns = (
         CategoricalColumn("a", ("low", "usual", "high"), ordered=True),
         CategoricalColumn("b", ("p", "q", "r")),

@@ -53,9 +53,11 @@ class OpenPairs:
 
     @cached_property
     def beside_label(self) -> tuple[Clique, ...]:
-        """Pairs that could be measured together with the label; none without one."""
+        """Pairs that could be measured with the label: none without one, or if it has one value."""
         label = self.schema.label
-        return () if label is None else tuple(pair for pair in self.every if label not in pair)
+        if label is None or self.schema.column(label).size < 2:
+            return ()
+        return tuple(pair for pair in self.every if label not in pair)
 
     def most_cells(self, pairs: Sequence[Clique], groups: float) -> list[int]:
         """The most cells that each of these pairs has with so many groups per attribute."""

@@ -100,9 +100,9 @@ class WaveTree(Method):
         check_share("total + one_way_few + score_few", few, most=0.99)
         check_share("spread + edge", self.spread + self.edge, most=0.99)
         check_share("total + star", self.total + self.star, most=0.99)
-        check_share("triples", self.triples, most=0.99)
-        check_share("triple_score", self.triple_score, most=0.99)
-        check_share("triples + triple_score", self.triples + self.triple_score, most=0.99)
+        for name in ("triples", "triple_score"):
+            check_between(name, getattr(self, name), 0, 0.99)
+        check_between("triples + triple_score", self.triples + self.triple_score, 0, 0.99)
         check_between("triples_at", self.triples_at, 0, 1e9)
         for name in ("full_at", "star_at", "density", "density_free"):
             check_between(name, getattr(self, name), 0.1, 1_000)
@@ -275,10 +275,10 @@ class WaveTree(Method):
         }
         if others:
             modes["full"] = full
-        if setting.together > PAIRS:
+        noise = self._noise_of_triples(setting)
+        if setting.together > PAIRS and noise < math.inf:
             left = 1 - self.triple_score - self.triples
             sigma = full.sigma / math.sqrt(left)
-            noise = self._noise_of_triples(setting)
             ones, scores, tables = (share * left for share in full.shares)
             modes[TRIPLES] = replace(
                 full,
