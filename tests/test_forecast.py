@@ -18,7 +18,7 @@ from heterofedsyn.errors import UsageError
 from heterofedsyn.evaluation import total_variation
 from heterofedsyn.hub import Request, converse, drive, make_method
 from heterofedsyn.hub.methods import METHODS, stages
-from heterofedsyn.hub.methods.base import Method
+from heterofedsyn.hub.methods.base import Method, with_columns
 from heterofedsyn.hub.methods.wavetree import WaveTree
 from heterofedsyn.hub.planning.columns import value_noise
 from heterofedsyn.hub.planning.cost import check_feasible
@@ -145,6 +145,17 @@ def test_noise_and_bytes_are_those_of_the_study(
                 assert part.sigma <= stated * (1 + 1e-9)
                 same = len(charge.parts) == stage.releases
                 assert not same or math.isclose(part.sigma, stated, rel_tol=1e-9)
+
+
+def test_a_round_in_which_releases_cost_more_and_less_tells_no_noise() -> None:
+    """Tables of three columns, and again what was measured before, each at its own price."""
+    schema = categories(3, 3, 5, 2, label=3)
+    method = WaveTree()
+    plan = make_plan(schema, epsilon=5.0, method=method.name)
+    plan = with_columns(plan, method, schema)
+    stages = {stage.label: stage for stage in forecast(schema, plan, method, 20_000).stages}
+    assert stages["triple-scores"].parts
+    assert not stages["triples"].parts
 
 
 def check_most(stage: Stage, integers: list[int], sent: int) -> None:

@@ -281,7 +281,8 @@ class _Draft:
         releases, integers = later.releases, later.integers
         sent = self._weight.most(later.rounds, releases, integers)
         parts: tuple[Planned, ...] = ()
-        if releases and integers and {*later.kinds} <= {"flat", "grouped"}:
+        alike = later.columns is not None and {*later.kinds} <= {"flat", "grouped"}
+        if releases and integers and alike:
             # An equal share, without working out those of perhaps 20,000 pairs. Of which pair is
             # not known; as many cells have the same noise.
             cost = later.cost.split(1.0, releases - 1.0)[0]
