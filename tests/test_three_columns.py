@@ -314,6 +314,16 @@ def test_a_study_whose_method_would_ask_for_more_columns_than_its_plan_says_is_r
     check_feasible(SCHEMA, with_columns(triples_plan(), Triples(), SCHEMA), Foreseeing())
 
 
+def test_one_wide_column_among_many_makes_no_query_too_long() -> None:
+    """It is in few of the tables that may be looked at: those with the label and each other one."""
+    schema = categories(2, 60_000, *(3,) * 30, label=0)
+    method = make_method("wavetree")
+    plan = make_plan(schema, epsilon=20.0, method=method.name)
+    plan = with_columns(plan, method, schema)
+    assert plan.together == 3
+    check_feasible(schema, plan, method)
+
+
 # WORDS
 
 

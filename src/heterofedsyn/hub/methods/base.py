@@ -116,6 +116,7 @@ class Later:
         to: one site, or all.
         columns: that each release is of, one, two or three; None if it could be any that the plan
             allows.
+        numbers: of groups in its queries: one for every value of each column of a release.
     """
 
     label: str
@@ -126,6 +127,7 @@ class Later:
     rounds: int | None = 1
     to: str | None = None
     columns: int | None = None
+    numbers: int = 0
 
 
 class Mode(Protocol):

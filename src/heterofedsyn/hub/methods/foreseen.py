@@ -17,6 +17,7 @@ from heterofedsyn.hub.methods.beside_label import (
 from heterofedsyn.hub.methods.choosing import most_extras
 from heterofedsyn.marginals.statistics import kind_of
 from heterofedsyn.privacy.budget import Budget
+from heterofedsyn.schema import Clique
 
 if TYPE_CHECKING:
     from heterofedsyn.hub.methods.wavetree import WaveTree
@@ -41,24 +42,31 @@ def later_rounds(
         groups = max(method.groups_of_scores(setting, mode, rows) for mode in modes if mode.scored)
         cells = open_.most_cells(open_.scored, groups)
         most = max(mode.split(rest)[1] for mode in modes)
-        rounds.append(Later("scores", ("grouped",), len(cells), sum(cells), most, columns=2))
+        numbers = sum(_numbers(setting, open_.scored))
+        rounds.append(
+            Later("scores", ("grouped",), len(cells), sum(cells), most, columns=2, numbers=numbers)
+        )
     pairs = max(_most_pairs(method, setting, mode) for mode in modes)
     if pairs:
         integers = max(_most_integers(method, setting, mode, rows) for mode in modes)
-        rounds.append(Later("pairs", ("grouped",), pairs, integers, for_pairs, columns=2))
+        numbers = _largest(_numbers(setting, open_.every), pairs)
+        round_ = Later(
+            "pairs", ("grouped",), pairs, integers, for_pairs, columns=2, numbers=numbers
+        )
+        rounds.append(round_)
         for mode in modes:
             if mode.triples:
-                rounds += _together(method, setting, mode, (pairs, integers), rows)
+                rounds += _together(method, setting, mode, (pairs, integers, numbers), rows)
     return tuple(rounds)
 
 
 def _together(
-    method: WaveTree, setting: Setting, mode: Mode, pairs: tuple[int, int], rows: float | None
+    method: WaveTree, setting: Setting, mode: Mode, pairs: tuple[int, int, int], rows: float | None
 ) -> tuple[Later, ...]:
     """A look at three columns, and then tables of three, and again what was measured before.
 
     Args:
-        pairs: how many there are at most, and integers of their tables.
+        pairs: how many there are at most, integers of their tables and numbers of their groups.
     """
     _, rest = method.first_and_rest(setting)
     look, tables = mode.split_beyond(rest)
@@ -69,14 +77,24 @@ def _together(
     measured = most_integers(schema, beside, cells, method.finest)
     ones = method.one_way_parts(setting, rest, mode, rows)
     integers = sum(statistic.integers(setting.domain) for statistic, _ in ones)
+    numbers = _numbers(setting, [(schema.label or "", *pair) for pair in beside])
     return (
-        Later("triple-scores", ("grouped",), many, _largest(scored, many), look, columns=3),
+        Later(
+            "triple-scores",
+            ("grouped",),
+            many,
+            _largest(scored, many),
+            look,
+            columns=3,
+            numbers=_largest(numbers, many),
+        ),
         Later(
             "triples",
             tuple(sorted({"grouped", *(kind_of(statistic) for statistic, _ in ones)})),
             edges + pairs[0] + len(ones),
             _largest(measured, edges) + pairs[1] + integers,
             tables,
+            numbers=_largest(numbers, edges) + pairs[2],
         ),
     )
 
@@ -105,6 +123,11 @@ def _most_integers(method: WaveTree, setting: Setting, mode: Mode, rows: float |
         largest = max(largest, _largest(cells, many))
         few = many + 1
     return largest
+
+
+def _numbers(setting: Setting, cliques: Sequence[Clique]) -> list[int]:
+    """How many group numbers tell the grid of each of these tables."""
+    return [sum(map(setting.domain.size, clique)) for clique in cliques]
 
 
 def _largest(integers: Sequence[int], many: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ from heterofedsyn._words import count
 from heterofedsyn.errors import ProtocolError, UsageError
 from heterofedsyn.hub.methods.base import Later, Method, Setting, check_trust
 from heterofedsyn.hub.replies import Ask, make_query
-from heterofedsyn.marginals.counts import PAIRS, TRIPLES
+from heterofedsyn.marginals.counts import PAIRS
 from heterofedsyn.marginals.statistics import Flat, Statistic, works
 from heterofedsyn.privacy.terms import Terms
 from heterofedsyn.protocol import Part, Plan
@@ -158,7 +157,7 @@ def check_feasible(schema: Schema, plan: Plan, method: Method) -> None:
                 statistics += [statistic for statistic, _ in part.parts]
                 _check_memory(Size.of(statistics, setting.domain), len(plan.sites))
             else:
-                _check_later(part, schema, setting.together)
+                _check_later(part, setting.together)
         except ProtocolError as error:
             widest = max(schema.measured, key=lambda column: column.size)
             raise UsageError(
@@ -183,7 +182,7 @@ def _check_memory(size: Size, sites: int) -> None:
         )
 
 
-def _check_later(later: Later, schema: Schema, together: int) -> None:
+def _check_later(later: Later, together: int) -> None:
     """Refuse what no site answers, whatever the noisy answers before it will be."""
     if later.columns is not None and later.columns > together:
         raise ProtocolError(
@@ -196,15 +195,9 @@ def _check_later(later: Later, schema: Schema, together: int) -> None:
             f"query {later.label!r} may have {releases:,} parts, more than {MOST_PARTS:,}; take "
             "fewer columns"
         )
-    if releases and later.kinds == ("grouped",):
-        # A grid comes with a group number, of a byte at least, for each of its columns' values.
-        sizes = sorted((column.size for column in schema.measured), reverse=True)
-        if (later.columns or together) > PAIRS:
-            lengths = [sum(sizes[:TRIPLES])] * releases
-        else:
-            pairs = itertools.combinations(sizes, 2)
-            lengths = sorted((one + other for one, other in pairs), reverse=True)[:releases]
-        length = sum(lengths) + BYTES_OF_A_PART * len(lengths)
+    if releases:
+        # A group number takes a byte at least.
+        length = later.numbers + BYTES_OF_A_PART * releases
         if length > MOST_QUERY_BYTES:
             raise ProtocolError(
                 f"query {later.label!r} may have {length:,} bytes, more than "
