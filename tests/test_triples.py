@@ -211,6 +211,14 @@ def test_what_pairs_tell_is_measured_only_where_noise_is_small() -> None:
     assert worth_measuring(found, HARDLY) == [("a", "b"), ("b", "c")], "a tree, not a circle"
 
 
+def test_tables_of_too_many_groups_for_any_model_are_not_asked_for() -> None:
+    schema, rng = labelled(3, 200, 200, 200), np.random.default_rng(0)
+    codes = np.stack([rng.integers(0, size, 2_000) for size in schema.domain.sizes])
+    known = known_of(EncodedTable.from_codes(schema.domain, codes), schema).estimates
+    asked = on_grid(known, [("a0", "a1"), ("a1", "a2")], 1e9)
+    assert [statistic.attributes for statistic in asked] == [("a0", "a1", "a3")]
+
+
 @pytest.mark.parametrize(("sigma", "many"), [(0.0, 6), (20.0, 6), (50.0, 3), (1e6, 1)])
 def test_fewer_pairs_are_worth_a_look_where_a_look_tells_less(sigma: float, many: int) -> None:
     known = known_of(turning(ROWS), SCHEMA).estimates

@@ -17,7 +17,7 @@ from heterofedsyn.marginals.statistics import Grouped, Statistic
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique, Schema
-from heterofedsyn.synthesis.denoise import SMALLEST_TOTAL
+from heterofedsyn.synthesis.denoise import MOST_CELLS, SMALLEST_TOTAL
 from heterofedsyn.synthesis.estimates import Estimates
 from heterofedsyn.synthesis.forest import spanning_forest
 from heterofedsyn.synthesis.grid import coarser, group_categories, group_ordered
@@ -146,6 +146,8 @@ def on_grid(
 ) -> list[Grouped]:
     """Tables of the label and each pair, of about so many cells, on the grid of pairs or coarser.
 
+    Only those of which a model could say what pairs tell; see `denoise.MOST_CELLS`.
+
     Args:
         most: groups of a column.
     """
@@ -160,6 +162,7 @@ def on_grid(
         Grouped(clique, tuple(tuple(maps[name].tolist()) for name in clique))
         for clique in cliques
         if all(maps[name].max() > 0 for name in clique)
+        and math.prod(map(known.grid.size, clique)) <= MOST_CELLS
     ]
 
 
