@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heterofedsyn.errors import ReleaseError
 from heterofedsyn.marginals.statistics import Grouped
 from heterofedsyn.privacy.noisy import Noisy
-from heterofedsyn.schema import Clique, Domain
+from heterofedsyn.schema import Domain
 from heterofedsyn.synthesis.targets import Measurement, Targets
 
 
@@ -48,18 +48,9 @@ def check_asides(targets: Targets) -> None:
         known.add(looked.attributes)
 
 
-def tables_of(targets: Targets) -> dict[Clique, Noisy]:
-    """What was seen at first of pairs that were not measured then."""
-    return {
-        own.statistic.attributes: own.noisy.shaped(own.statistic.shape)
-        for own in targets.asides
-        if isinstance(own.statistic, Grouped)
-    }
-
-
 def sums_of(targets: Targets, name: str) -> Iterator[Noisy]:
     """Counts of the groups of a column, from every such table."""
-    for pair, table in tables_of(targets).items():
+    for pair, table in targets.looks.items():
         if name in pair:
             axis = 1 - pair.index(name)
             yield Noisy(table.values.sum(axis=axis), table.variance * table.values.shape[axis])

@@ -16,7 +16,6 @@ import numpy as np
 from heterofedsyn._arrays import Codes, Floats
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import Clique
-from heterofedsyn.synthesis.asides import tables_of
 from heterofedsyn.synthesis.denoise import FITTING_ROUNDS, FLOOR, double_centred
 from heterofedsyn.synthesis.estimates import Estimates, missing_apart
 from heterofedsyn.synthesis.raking import MOST_TABLES
@@ -42,7 +41,7 @@ def leaned(targets: Targets, codes: Codes) -> dict[Clique, Floats]:
     if not targets.rebuild.leans:
         return tables
     ordered = missing_apart(targets.schema, estimates.groups)
-    beside = tables_of(targets)
+    beside = targets.looks
     cells = possible_cells(targets.schema, estimates.groups, [*tables, *beside])
     for grid, noisy in targets.grids.items():
         pair = grid.attributes

@@ -87,8 +87,17 @@ class Targets:
 
     @cached_property
     def asides(self) -> tuple[Measurement, ...]:
-        """First looks at pairs; nothing but `synthesis.asides` reads them."""
+        """First looks at pairs, as they are in the model."""
         return tuple(own for own in self.measurements if own.aside)
+
+    @cached_property
+    def looks(self) -> dict[Clique, Noisy]:
+        """What was seen at first of pairs that were not measured then, as tables."""
+        return {
+            own.statistic.attributes: own.noisy.shaped(own.statistic.shape)
+            for own in self.asides
+            if isinstance(own.statistic, Grouped)
+        }
 
     @cached_property
     def marginals(self) -> dict[Clique, Noisy]:
