@@ -272,7 +272,7 @@ _MEANINGS = {
     "dependence": "which pairs of columns depend on each other",
     "pairs": "counts of pairs of columns",
     "triple-scores": "which pairs depend on each other given the label, on a coarse grid",
-    "triples": "counts of three columns together, and of pairs again",
+    "triples": "counts of three columns together, and of single columns and pairs again",
 }
 
 

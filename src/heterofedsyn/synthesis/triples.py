@@ -1,6 +1,6 @@
 """Tables of the label and two other attributes: what pairs tell of them, and what is beyond it.
 
-All tables here have the label along the first axis; MATH section 5.6.
+All tables here have the label along the first axis; MATH section 5.7.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which pairs to measure together with the label, and how finely; MATH section 5.5."""
+"""Which pairs to measure together with the label, and how finely; MATH section 5.7."""
 
 from __future__ import annotations
 
