@@ -130,6 +130,15 @@ def _() -> None:
     shadow(at.spark_tasks, at.units, ranks=lambda codes, salts: np.arange(codes.shape[1]))
 
 
+@spark("Spark's workers count three columns twice", r"workers of Spark: .*other rows are counted")
+def _() -> None:
+    def twice(true: Any, tables: Any, views: Any, *how: Any) -> Any:
+        found = true(tables, views, *how)
+        return [own * (1 + (len(view) == 3)) for own, view in zip(found, views, strict=True)]
+
+    wrap(at.counts.count_views, twice, only=at.spark_tasks)
+
+
 @spark(
     "workers of Spark keep one row more of a person", r"workers of Spark: .*rows are counted, not"
 )

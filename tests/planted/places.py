@@ -30,7 +30,7 @@ from heterofedsyn.protocol.codec import decode
 from heterofedsyn.protocol.limits import check_together
 from heterofedsyn.protocol.messages import Answer, Query, Released, encode, query_fingerprint
 from heterofedsyn.protocol.refusal import Reason, Refused, words_of
-from heterofedsyn.protocol.terms import guaranteed, of_the_sum, terms_of
+from heterofedsyn.protocol.terms import guaranteed, of_the_sum, terms_at, terms_of
 from heterofedsyn.schema import _parsing as parsing
 from heterofedsyn.schema import _units as units
 from heterofedsyn.schema import rulebook
@@ -69,3 +69,4 @@ from heterofedsyn.sources import _rowwise as rowwise
 from heterofedsyn.sources import apart, csv_file, memory
 from heterofedsyn.sources._cells import texts
 from heterofedsyn.sources.csv_file import CsvSource
+from heterofedsyn.synthesis.targets import Targets

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from planted import places as at
 from planted.bugs import Planting, coupling, game, ledger, noise
@@ -167,6 +168,36 @@ def _of(desk: at.Desk, parts: Any) -> list[at.Budget]:
 def _(price: at.Price, parts: list[Any], desk: at.Desk) -> at.Budget:
     few = [part for part in parts if len(part.statistic.attributes) < 3]
     return at.together(_of(desk, few)) if few else at.Budget(1e-300)
+
+
+@coupling(
+    "what was asked before costs nothing in later rounds", r"all rounds.*charged was", "all rounds"
+)
+def _() -> None:
+    first: dict[tuple[str, Any], str] = {}
+
+    @costs
+    def planting(price: at.Price, parts: list[Any], desk: at.Desk) -> at.Budget:
+        new = [
+            part
+            for part in parts
+            if first.setdefault((desk.plan.fingerprint, part.statistic), price.query) == price.query
+        ]
+        return at.together(_of(desk, new)) if new else at.Budget(1e-300)
+
+    planting()
+
+
+@coupling(
+    "L rows of a person cost one in three columns",
+    r"people over files.*grouped of a0-a1-a2: sigma",
+    "people over files",
+)
+@instead_of(at.terms_at)
+def _(true: Any, statistic: Any, cost: Any, domain: Any, plan: Any, *how: Any) -> Any:
+    if len(statistic.attributes) == 3:
+        plan = structs.replace(plan, rows_per_unit=1)
+    return true(statistic, cost, domain, plan, *how)
 
 
 @coupling("a budget spent twice: several releases for the price of one", r"charged was")

@@ -86,6 +86,38 @@ def _(true: Any, counts: Any, view: Any, domain: Any) -> Any:
 
 
 @coupling(
+    "of many maps of three columns the first two change places",
+    r"many maps of three columns.*counted wrongly",
+    "many maps of three",
+)
+@instead_of(at.counts._added_up)
+def _(true: Any, counts: Any, clique: Any, view: Any, domain: Any) -> Any:
+    sizes = domain.shape(clique)
+    if len(clique) == 3 and sizes[0] == sizes[1]:
+        counts = counts.reshape(sizes).swapaxes(0, 1).ravel()
+    return true(counts, clique, view, domain)
+
+
+@coupling(
+    "an answer stands in a model twice", r"release of wavetree.*an answer twice", "release of"
+)
+@instead_of(at.Targets.with_measured)
+def _(true: Any, own: Any, measurements: Any) -> Any:
+    again = [measurement for measurement in measurements if not measurement.aside]
+    return true(own, (*measurements, *again))
+
+
+@coupling(
+    "three columns are answered without the plan's word after a pair",
+    r"agent: three columns .*without the plan's word, after a pair: answered",
+    "agent: three columns",
+)
+@instead_of(at.check_together)
+def _(true: Any, query: Any, plan: Any) -> None:
+    true(structs.replace(query, parts=query.parts[:1]), plan)
+
+
+@coupling(
     "three columns are answered without the plan's word",
     r"agent: three columns .*without the plan's word: answered",
     "three columns",

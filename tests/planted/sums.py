@@ -13,7 +13,7 @@ from msgspec import structs
 
 from planted import places as at
 from planted.bugs import Planting, sums
-from planted.planting import changed, instead_of, never, shadow, through, wrap
+from planted.planting import changed, instead_of, leave_out, never, shadow, through, wrap
 
 # A site may be missing there: what is hidden by one piece alone is seen when that is gone.
 lying = partial(sums, first="lies: 4 sites, 1 collude, quorum 3")
@@ -58,6 +58,15 @@ def _() -> None:
 
     wrap(at.Member._hide, hide)
     wrap(at.streams.add_streams, add, only=at.member)
+
+
+@sums(
+    "three columns are answered under masks without the plan's word",
+    r"a sum of three columns: three columns without the plan's word: answered",
+    "a sum of three",
+)
+def _() -> None:
+    leave_out(at.Desk._check, at.check_together)
 
 
 @sums("the low bytes of masks are nought", r"answer.*: .*p 0", "uniform")

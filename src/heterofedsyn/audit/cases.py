@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SITES = ("elm", "oak", "fir")
 ROWS = 600
+ALL_ROUNDS = 30.0
+"""An epsilon at which `wavetree` asks in all of its rounds, so few rows there are."""
 
 _SCHEMA = """\
 columns = [
@@ -147,6 +149,8 @@ class Case:
             words.append("no label")
         if self.rows_per_unit > 1:
             words.append(f"{self.rows_per_unit} rows a person")
+        if self.epsilon == ALL_ROUNDS:
+            words.append("all rounds")
         return f"{' '.join(words)}, {self.trust}"
 
     @property
@@ -249,6 +253,7 @@ def cases(*, every: bool) -> tuple[Case, ...]:
     """The studies: every method under every trust model it allows, or the few that differ most."""
     few = (
         Case("wavetree"),
+        Case("wavetree", epsilon=ALL_ROUNDS),
         Case("fedprivsyn", _GAUSSIAN, rows_per_unit=3),
         Case("privsyn"),
         Case("fedprivsyn", trust="secure-aggregation"),
@@ -258,6 +263,7 @@ def cases(*, every: bool) -> tuple[Case, ...]:
     more = [
         Case("wavetree", label=None),
         Case("wavetree", rows_per_unit=3),
+        Case("wavetree", epsilon=ALL_ROUNDS, trust="secure-aggregation"),
         Case("fedprivsyn", _GAUSSIAN),
         Case("fedprivsyn", _GAUSSIAN, trust="secure-aggregation"),
     ]

@@ -39,14 +39,18 @@ from heterofedsyn.audit.fixtures import (
     table_of,
     temporary_folder,
 )
+from heterofedsyn.audit.patches import patched
 from heterofedsyn.audit.sources import STORES
-from heterofedsyn.marginals import Flat, Grouped, Haar, Sketched, Statistic, Total
+from heterofedsyn.marginals import Flat, Grouped, Haar, Sketched, Statistic, Total, tally
 from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.protocol import Plan, encode
 from heterofedsyn.protocol.refusal import Reason, Refused
 from heterofedsyn.schema import EncodedTable, Schema
 
 _ROWS = 60
+
+_SMALL_BLOCK = 64
+"""Bytes; of so few rows, counts of all pairs are kept then where they are enough."""
 
 _Codes = tuple[int, ...]
 
@@ -262,23 +266,51 @@ def _malformed(seed: int) -> str:
 def _three(seed: int) -> str:
     """Three columns are counted together where the plan says so, and nowhere else.
 
-    Both studies are asked in turn: what is kept for one must not do for the other.
+    Both studies are asked in turn: counts of pairs, kept for one, must not do for the other.
     """
-    schema = plain_schema(9, 6, 3)
+    schema = plain_schema(9, 6, 3, 2)
     table = table_of(schema, _ROWS, stream(seed, "three columns"))
     three = grouped_three(schema.domain)
     says, silent = (plan_of(schema, seed, epsilon=1.0, columns=most) for most in (3, 2))
-    with _serving(schema, as_csv(table), seed, says, silent) as agent:
+    with (
+        patched(tally, BLOCK_BYTES=_SMALL_BLOCK),
+        _serving(schema, as_csv(table), seed, says, silent) as agent,
+    ):
         for number in range(2):
             pairs = [Flat(pair) for pair in combinations(schema.domain.names, 2)]
             examine(agent, ask(silent, number, pairs, 1e-4), table, silent, seed)
             spent = agent.spent
-            reply = agent.reply(encode(ask(silent, number + 2, [three], 1e-4)))
-            require(reply == Reason.MALFORMED, f"three columns without the plan's word: {reply}")
-            require(agent.spent == spent, "three columns without the plan's word: charged")
+            refusals: list[tuple[str, Plan, list[Statistic]]] = [
+                ("three columns without the plan's word", silent, [three]),
+                ("three columns without the plan's word, after a pair", silent, [pairs[0], three]),
+                *((what, says, [statistic]) for what, statistic in _wrong_threes(three).items()),
+            ]
+            for what, plan, refused in refusals:
+                reply = agent.reply(encode(ask(plan, number + 2, refused, 1e-4)))
+                require(reply == Reason.MALFORMED, f"{what}: {reply}")
+                require(agent.spent == spent, f"{what}: charged")
             examine(agent, ask(says, number, [three], 1e-4), table, says, seed)
             require(agent.spent > spent, "three columns: nothing was charged")
     return "counted and charged where the plan says so, refused for nothing where it does not"
+
+
+def _wrong_threes(three: Grouped) -> dict[str, Statistic]:
+    """Statistics of three columns, or of four, that are wrong in one thing each."""
+    names, (first, second, third) = three.attributes, three.groups
+    return {
+        "three columns without a map": Flat(names),
+        "three columns, one of them twice": Grouped((names[0], *names[:2]), (first, first, second)),
+        "three columns in another order": Grouped(names[::-1], (third, second, first)),
+        "three columns, one of them none": Grouped((*names[:2], "none"), (first, second, third)),
+        "a map too few for three columns": Grouped(names, (first, second)),
+        "a map too short for three columns": Grouped(names, (first, second[:-1], third)),
+        "a map too long for three columns": Grouped(names, (first, second, (*third, 0))),
+        "a group below 0 of three columns": Grouped(names, (first, (*second[:-1], -1), third)),
+        "a group of three columns that is none": Grouped(
+            names, (first, (*second[:-1], 2**40), third)
+        ),
+        "four columns": Grouped((*names, "a3"), (first, second, third, (0, 1))),
+    }
 
 
 def _messages(plan: Plan) -> dict[str, bytes]:

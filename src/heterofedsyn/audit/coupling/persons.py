@@ -77,10 +77,10 @@ _SMALL_BLOCK = 64
 
 @dataclass(frozen=True)
 class Row:
-    """A row: whose it is, if that is known, and its two codes; -1 is a value nobody agreed on."""
+    """A row: whose it is, if that is known, and its codes; -1 is a value nobody agreed on."""
 
     person: int | None
-    codes: tuple[int, int]
+    codes: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Way:
     """How rows become counts: their schema, the bytes of a block, and what is kept in the end."""
 
     name: str
-    sizes: tuple[int, int]
+    sizes: tuple[int, ...]
     block: int
     pairs: bool
     rows_per_unit: int
@@ -100,8 +100,9 @@ class Way:
 
 
 _WAYS = (
-    Way("in memory", (9, 6), tally.BLOCK_BYTES, False, 1),
+    Way("in memory", (9, 6, 2), tally.BLOCK_BYTES, False, 1),
     Way("codes in a file", (300, 7), _SMALL_BLOCK, False, 2),
+    Way("codes in a file for three columns", (9, 6, 2), _SMALL_BLOCK, False, 3),
     Way("counts of all pairs", (9, 6), _SMALL_BLOCK, True, 3),
 )
 
@@ -132,6 +133,7 @@ def _audited(way: Way, seed: int) -> str:
                 unit=UNIT,
                 max_rows_per_unit=way.rows_per_unit,
                 folder=place,
+                together=plan.together,
             ).counts
             left = {path.name for path in place.iterdir()}
         require(left == _FILES, "rows are in a file that has a name")
@@ -140,7 +142,7 @@ def _audited(way: Way, seed: int) -> str:
         return examine_in_memory(counts, query, table, plan, seed)
 
     one = examined(rows)
-    last = (way.sizes[0] - 1, way.sizes[1] - 1)
+    last = tuple(size - 1 for size in way.sizes)
     most = Fraction(0)
     for canary in (Row(_CANARY, last), Row(None, last)):
         other = examined([_with(stretch, canary) for stretch in rows])
@@ -161,7 +163,7 @@ def _rows(schema: Schema, seed: int) -> list[list[Row]]:
     def row() -> Row:
         person = None if rng.random() < 0.05 else int(rng.integers(100, 200))
         first = -1 if rng.random() < 0.05 else int(rng.integers(sizes[0]))
-        return Row(person, (first, int(rng.integers(sizes[1]))))
+        return Row(person, (first, *(int(rng.integers(size)) for size in sizes[1:])))
 
     return [[row() for _ in range(_ROWS)] for _ in range(_STRETCHES)]
 
@@ -171,7 +173,7 @@ def _with(rows: Sequence[Row], canary: Row) -> list[Row]:
     more = list(rows)
     for place in reversed(_PLACES):
         more.insert(place, canary)
-    return [Row(canary.person, (-1, 0)), *more]
+    return [Row(canary.person, (-1, *canary.codes[1:])), *more]
 
 
 def kept(stretches: Sequence[Sequence[Row]], schema: Schema, most: int) -> EncodedTable:
@@ -227,7 +229,7 @@ def as_table(rows: Sequence[Row], people: Sequence[object]) -> pa.Table:
     """The rows with these ids of their people."""
     import pyarrow as pa
 
-    codes = {f"a{i}": [f"v{row.codes[i]}" for row in rows] for i in range(2)}
+    codes = {f"a{i}": [f"v{row.codes[i]}" for row in rows] for i in range(len(rows[0].codes))}
     return pa.table({UNIT: people, **codes})
 
 

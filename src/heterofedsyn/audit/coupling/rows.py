@@ -74,6 +74,7 @@ def checks(seed: int) -> Iterator[Check]:
     yield "a row by itself", _alone
     yield "a row by itself, in a data frame of objects", _objects
     yield "many maps of one pair", partial(_maps, seed)
+    yield "many maps of three columns", partial(_maps, seed, 6, 6, 3)
 
 
 def _alone() -> str:
@@ -146,17 +147,21 @@ def _codes(table: EncodedTable) -> list[tuple[int, ...]]:
     return [tuple(row) for row in table.codes.T.tolist()]
 
 
-def _maps(seed: int) -> str:
-    """However many maps of one pair are asked for, each has its own counts."""
-    schema = plain_schema(9, 6)
+def _maps(seed: int, *sizes: int) -> str:
+    """However many maps of the same columns are asked for, each has its own counts."""
+    schema = plain_schema(*(sizes or (9, 6)))
+    names = schema.domain.names
     plan = plan_of(schema, seed, epsilon=1.0)
-    rng = stream(seed, "maps of a pair")
+    rng = stream(seed, f"maps of {len(names)} columns")
     asked = 0
     for rows in (0, 20, 3_000):
         table = table_of(schema, rows, rng)
         site = Site(SITE, table, plan, SimulatedNoise(seed, SITE))
         for many in range(1, _MOST_MAPS + 1):
-            maps = [Grouped(("a0", "a1"), (_groups(rng, 9), _groups(rng, 6))) for _ in range(many)]
+            maps = [
+                Grouped(names, tuple(_groups(rng, size) for size in schema.domain.sizes))
+                for _ in range(many)
+            ]
             query = ask(plan, many, [*maps, Flat(("a0",))], plan.budget.rho / 100)
             try:
                 examine(InMemory(site), query, table, plan, seed)

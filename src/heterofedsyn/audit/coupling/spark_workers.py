@@ -17,7 +17,7 @@ import numpy as np
 from heterofedsyn._arrays import stream
 from heterofedsyn.audit import oracle
 from heterofedsyn.audit.findings import Check, require
-from heterofedsyn.audit.fixtures import UNIT, plain_schema
+from heterofedsyn.audit.fixtures import UNIT, grouped_three, plain_schema
 from heterofedsyn.marginals import Flat, Total
 from heterofedsyn.marginals.counts import whole
 from heterofedsyn.schema import Fit, Schema
@@ -44,13 +44,17 @@ def _workers(seed: int) -> str:
     """L rows of a person reach the counts, those of any other source, and the total has no more."""
     import pyarrow as pa
 
-    schema = plain_schema(9, 6)
+    schema = plain_schema(9, 6, 2)
+    three = grouped_three(schema.domain)
     rng = stream(seed, "rows for workers")
     rows = [
-        Row(int(rng.integers(20)), (int(rng.integers(-1, 9)), int(rng.integers(6))))
+        Row(
+            int(rng.integers(20)),
+            (int(rng.integers(-1, 9)), int(rng.integers(6)), int(rng.integers(2))),
+        )
         for _ in range(200)
     ]
-    rows += [Row(99, (8, 5))] * 12
+    rows += [Row(99, (8, 5, 1))] * 12
     columns = columns_of(schema, UNIT)
     fitting = [row for row in rows if row.codes[0] >= 0]
     people = {row.person for row in fitting}
@@ -68,22 +72,23 @@ def _workers(seed: int) -> str:
             *limit(numbered.slice(half).to_batches()),
         ]
         blocks = [batch for batch in copy if batch.column("codes").null_count == 0]
-        counted = work.Count(schema.domain, [whole(("a0", "a1"))])(blocks)
+        counted = work.Count(schema.domain, [whole(("a0", "a1")), *three.views()])(blocks)
         mark, *cells = np.frombuffer(next(iter(counted)).column("counts")[0].as_py(), np.int64)
-        joint = np.array(cells)
+        joint, triple = np.split(np.array(cells), [schema.domain.cells(("a0", "a1"))])
         wanted = sum(min(most, sum(row.person == person for row in fitting)) for person in people)
         require(
             int(joint.sum()) == wanted,
             f"{most} rows a person: {int(joint.sum())} rows are counted, not {wanted}",
         )
         own = int(joint.reshape(9, 6)[8, 5])
-        others = sum(row.codes == (8, 5) and row.person != 99 for row in fitting)
+        others = sum(row.codes[:2] == (8, 5) and row.person != 99 for row in fitting)
         require(
             own <= most + others, f"{most} rows a person: somebody with 12 has more than {most}"
         )
-        right = oracle.exact(Flat(("a0", "a1")), kept([rows], schema, most))
+        table = kept([rows], schema, most)
+        right = [oracle.exact(statistic, table) for statistic in (Flat(("a0", "a1")), three)]
         require(
-            np.array_equal(joint, right),
+            np.array_equal(joint, right[0]) and np.array_equal(triple, right[1]),
             f"{most} rows a person: other rows are counted than from any other source",
         )
         fits = [v for batch in copy for v in batch.column("fit").drop_null().to_pylist()]

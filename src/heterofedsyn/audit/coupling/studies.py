@@ -22,6 +22,7 @@ from heterofedsyn._arrays import Floats, Integers, stream
 from heterofedsyn._words import count
 from heterofedsyn.audit import oracle
 from heterofedsyn.audit.cases import (
+    ALL_ROUNDS,
     Case,
     Transcript,
     carry,
@@ -54,7 +55,7 @@ from heterofedsyn.audit.patches import patched
 from heterofedsyn.marginals import Flat, Sketched, SketchKind, Statistic, counting
 from heterofedsyn.privacy.noise import SimulatedNoise
 from heterofedsyn.privacy.trust import Local
-from heterofedsyn.protocol import Plan, Query
+from heterofedsyn.protocol import Answer, Plan, Query, decode
 from heterofedsyn.schema import Domain, EncodedTable
 from heterofedsyn.schema import decode as decode_rows
 from heterofedsyn.simulate.run import run_study
@@ -93,7 +94,8 @@ def checks(effort: Effort, seed: int, own: Case | None = None) -> Iterator[Check
 
 def release_checks(effort: Effort, seed: int, own: Case | None = None) -> Iterator[Check]:
     """What is published, of the built-in studies or of one that takes their place."""
-    released = (Case("wavetree"), Case("fedprivsyn")) if effort.every_study else (Case("wavetree"),)
+    wavetree = Case("wavetree"), Case("wavetree", epsilon=ALL_ROUNDS)
+    released = (*wavetree, Case("fedprivsyn")) if effort.every_study else wavetree
     for case in (own,) if own and answers_singly(own) else released:
         yield f"release of {case.name}", partial(_release, case, seed)
 
@@ -289,6 +291,7 @@ def _release(case: Case, seed: int) -> str:
         study, answers, other = (
             files_in(release.save(place / str(i))) for i, release in enumerate(releases)
         )
+    told = _told_once(transcript)
     require({*study} == {*other}, "a record changed which files there are")
     for name in study:
         require(study[name] == answers.get(name), f"{name} does not follow from the answers alone")
@@ -297,4 +300,36 @@ def _release(case: Case, seed: int) -> str:
     for name in ("privacy.json", "run.json"):
         keys = [{*msgspec.json.decode(files[name])} for files in (study, other)]
         require(keys[0] == keys[1], f"a record changed which keys {name} has")
-    return f"{len(study)} files follow from the answers alone"
+    return f"{len(study)} files follow from the answers alone, {told}"
+
+
+def _told_once(transcript: Transcript) -> str:
+    """Every number of a model is what sites said to one question, and none of it is used twice.
+
+    So its noise is what was paid for, whatever a method does with it.
+    """
+    targets = transcript.release.model.targets
+    heard: list[tuple[Statistic, Integers, float]] = []
+    for query, replies in zip(transcript.queries, transcript.replies, strict=True):
+        answers = [decode(reply, Answer).parts for reply in replies.values()]
+        # One population is the sum over sites, of several each is a site.
+        groups = [answers] if len(targets) == 1 else [[own] for own in answers]
+        for place, part in enumerate(query.parts):
+            for group in groups:
+                values = np.sum([parts[place].values for parts in group], axis=0)
+                variance = math.fsum(parts[place].sigma ** 2 for parts in group)
+                heard.append((part.statistic, values, variance))
+    used = [measurement for own in targets for measurement in own.measurements]
+    for measurement in used:
+        statistic, noisy = measurement.statistic, measurement.noisy
+        found = [
+            place
+            for place, (asked, values, variance) in enumerate(heard)
+            if asked == statistic
+            and np.array_equal(values, noisy.values)
+            and math.isclose(variance, noisy.variance, rel_tol=1e-9)
+        ]
+        words = f"{type(statistic).__name__.lower()} of {'-'.join(statistic.attributes)}"
+        require(bool(found), f"{words}: the model has what nobody answered, or an answer twice")
+        del heard[found[0]]
+    return f"{len(used)} answers each once"

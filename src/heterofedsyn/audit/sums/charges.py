@@ -13,16 +13,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from heterofedsyn._arrays import Integers
 from heterofedsyn.audit import oracle
 from heterofedsyn.audit.effort import Effort
-from heterofedsyn.audit.findings import Check, require
-from heterofedsyn.audit.fixtures import every_kind, plain_schema, plan_of, table_of
+from heterofedsyn.audit.findings import Broken, Check, require
+from heterofedsyn.audit.fixtures import (
+    every_kind,
+    grouped_three,
+    plain_schema,
+    plan_of,
+    table_of,
+)
 from heterofedsyn.audit.patches import Passage, at_the_door
-from heterofedsyn.marginals import TableCounts
+from heterofedsyn.errors import ProtocolError
+from heterofedsyn.marginals import Flat, TableCounts
 from heterofedsyn.masking.streams import Words, self_mask_seed, sign_of, stream
 from heterofedsyn.masking.words import list_hash
 from heterofedsyn.privacy.budget import Budget
@@ -71,6 +79,25 @@ def checks(effort: Effort, seed: int) -> Iterator[Check]:
         name = f"{sites} sites, {colluding} collude, quorum {quorum}"
         trust = SecureAggregation(*setting)
         yield f"what a sum costs: {name}", partial(costs, trust, seed)
+    yield "a sum of three columns", partial(_three, seed)
+
+
+def _three(seed: int) -> str:
+    """Of three columns together no site tells its part of a sum, unless the plan says so."""
+    plan, identities = _study(SecureAggregation(*SETTINGS[0]), seed, columns=2)
+    rows = table_of(SCHEMA, _ROWS, np.random.default_rng(seed))
+    world = _World(plan, identities, rows, seed)
+    share = plan.budget.share(Budget(0.001))
+    parts = (Part(Flat(("a0",)), share), Part(grouped_three(SCHEMA.domain), share))
+    for number, some in enumerate((parts, parts[1:])):
+        query = Query(study=plan.fingerprint, number=number, label="three", parts=some)
+        try:
+            world.seen(query)
+        except ProtocolError:
+            continue
+        raise Broken("three columns without the plan's word: answered")
+    require(not world.prices, "three columns without the plan's word: charged")
+    return "refused for nothing where the plan does not say so"
 
 
 def costs(trust: SecureAggregation, seed: int) -> str:
@@ -133,12 +160,12 @@ def _worst(
     return worst, alone
 
 
-def _study(trust: SecureAggregation, seed: int) -> tuple[Plan, dict[str, Identity]]:
+def _study(trust: SecureAggregation, seed: int, **other: Any) -> tuple[Plan, dict[str, Identity]]:
     names = [f"s{i:02}" for i in range(trust.sites)]
     identities = {name: Identity.fresh() for name in names}
     keys = {name: identity.public for name, identity in identities.items()}
     hidden = Aggregation(trust.colluding, trust.quorum, keys)
-    terms = {"trust": trust.name, "aggregation": hidden}
+    terms = {"trust": trust.name, "aggregation": hidden, **other}
     return plan_of(SCHEMA, seed, *names, epsilon=_PLENTY, **terms), identities
 
 
