@@ -307,6 +307,17 @@ def test_consent_needs_what_only_the_coordinator_can_say(
     assert recorded(settings, study.fingerprint)[1].who == WHO
 
 
+@pytest.mark.parametrize("columns", [2, 3])
+def test_consent_names_three_columns_where_they_may_be_asked_for(
+    caller: Caller, settings: SiteSettings, columns: int
+) -> None:
+    text = caller.ask(put(settings, make_study(columns=columns))).text
+    assert "Consent is to the budget" in text
+    assert ("any statistic, of up to three columns together, that the hub" in text) == (
+        columns == 3
+    )
+
+
 def test_two_tabs_that_approve_at_once_give_one_consent(
     caller: Caller, settings: SiteSettings
 ) -> None:

@@ -330,6 +330,18 @@ def test_consent_needs_a_person_or_a_clear_word(steward: Steward) -> None:
     assert (kept["who"], kept["rho"]) == ("Ada", study.plan.budget.rho)
 
 
+@pytest.mark.parametrize("columns", [2, 3])
+def test_consent_names_three_columns_where_they_may_be_asked_for(
+    steward: Steward, columns: int
+) -> None:
+    make_site(steward.place)
+    steward.study(columns=columns)
+    said = " ".join(steward("approve", "study.toml", "--yes").err.split())
+    assert ("any statistic, of up to three columns together, that the hub" in said) == (
+        columns == 3
+    )
+
+
 @pytest.mark.parametrize("summed", [False, True])
 def test_who_approves_again_is_told_who_did_and_nothing_changes(
     hidden: Steward, summed: bool

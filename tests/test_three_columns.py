@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
@@ -17,9 +18,11 @@ import pytest
 from agent_support import approved_study, ask, books_of, make_site
 from heterofedsyn import FederatedSynthesizer
 from heterofedsyn.audit import oracle
+from heterofedsyn.audit.cases import ALL_ROUNDS, ROWS, Case
+from heterofedsyn.audit.cases import deal as deal_rows
 from heterofedsyn.audit.sources import STORES
-from heterofedsyn.errors import ProtocolError, UsageError
-from heterofedsyn.hub import METHODS, make_method
+from heterofedsyn.errors import ProtocolError, ReleaseError, UsageError
+from heterofedsyn.hub import METHODS, Release, make_method
 from heterofedsyn.hub.methods.base import (
     Later,
     Method,
@@ -33,9 +36,11 @@ from heterofedsyn.hub.methods.stages import one_ways
 from heterofedsyn.hub.planning.cost import check_feasible
 from heterofedsyn.hub.planning.new_study import Roster, new_study
 from heterofedsyn.hub.planning.preview import column_lines, most_words, preview
+from heterofedsyn.hub.release.release import load
 from heterofedsyn.hub.release.sound import plan_of
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals import Flat, Grouped, TableCounts, tally
+from heterofedsyn.marginals.statistics import moves
 from heterofedsyn.marginals.tally import BLOCK_BYTES
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noise import SimulatedNoise
@@ -43,12 +48,14 @@ from heterofedsyn.privacy.trust import Local, SecureAggregation
 from heterofedsyn.protocol import Answer, Part, Plan, Query, Study, decode, encode
 from heterofedsyn.protocol.promised import asked_words
 from heterofedsyn.protocol.refusal import Reason, Refused
+from heterofedsyn.protocol.terms import terms_of
 from heterofedsyn.simulate.drafting import draft_plan
 from heterofedsyn.simulate.run import run_study
 from heterofedsyn.site import Site
 from heterofedsyn.site.agent import Agent
 from heterofedsyn.site.counting import count
 from heterofedsyn.sources import open_source
+from heterofedsyn.synthesis import Measurement
 from support import NoNoise, categories, deal, dependent_table, make_plan
 
 SCHEMA = categories(4, 6, 3)
@@ -322,6 +329,79 @@ def test_one_wide_column_among_many_makes_no_query_too_long() -> None:
     plan = with_columns(plan, method, schema)
     assert plan.together == 3
     check_feasible(schema, plan, method)
+
+
+# RELEASES
+
+
+@pytest.fixture(scope="module")
+def all_rounds() -> Release:
+    """A release of the default method that asked in all of its rounds, as the audit has it."""
+    case = Case("wavetree", epsilon=ALL_ROUNDS)
+    plan, rows = case.plan(11), case.people(ROWS, 11)
+    tables = [case.encoded(part) for part in deal_rows(rows, len(plan.sites))]
+    return run_study(case.encoding, plan, case.conducted, tables, noise_seed=11)
+
+
+def test_the_audit_has_a_study_in_which_everything_is_asked(all_rounds: Release) -> None:
+    labels = [charge.label for charge in all_rounds.privacy.sites[0].charges]
+    assert labels == ["total", "one-way", "scores", "pairs", "triple-scores", "triples"]
+    (targets,) = all_rounds.model.targets
+    assert targets.asides
+    assert targets.triples
+    again = Counter(own.statistic for own in targets.measurements if not own.aside)
+    assert max(again.values()) > 1
+
+
+def test_an_answer_that_stands_in_a_model_twice_is_refused(
+    all_rounds: Release, tmp_path: Path
+) -> None:
+    load(all_rounds.save(tmp_path / "true"))
+    (targets,) = all_rounds.model.targets
+    kept = [own for own in targets.measurements if not own.aside]
+    for number, own in enumerate((kept[-1], next(filter(pair_of, kept)))):
+        twice = targets.with_measured((own,))
+        model = replace(all_rounds.model, targets=(twice,))
+        folder = replace(all_rounds, model=model).save(tmp_path / str(number))
+        with pytest.raises(ReleaseError, match="not what sites were charged for"):
+            load(folder)
+
+
+def pair_of(measurement: Measurement) -> bool:
+    return len(measurement.statistic.attributes) == 2
+
+
+@pytest.mark.parametrize("trust", [Local.name, SecureAggregation.name])
+def test_a_release_of_three_columns_that_nobody_agreed_to_is_refused(
+    trust: str, tmp_path: Path
+) -> None:
+    plan = with_columns(triples_plan(trust), Triples(), SCHEMA)
+    release = run_study(SCHEMA, plan, Triples(), deal(TABLE, 3), noise_seed=1)
+    silent = msgspec.structs.replace(release.run, columns=msgspec.UNSET)
+    name = plan_of(silent, release.privacy, SCHEMA).fingerprint
+    run = msgspec.structs.replace(silent, study=name)
+    folder = replace(release, run=run).save(tmp_path / "release")
+    with pytest.raises(ReleaseError, match="more columns than the study allowed"):
+        load(folder)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 40])
+def test_rows_of_one_person_are_priced_in_three_columns_as_in_two(rows: int) -> None:
+    plan = make_plan(SCHEMA, columns=3, unit="patient", rows_per_unit=rows)
+    pair = Grouped(THREE.attributes[:2], THREE.groups[:2])
+    three, two = (terms_of(Part(own, 0.1), SCHEMA.domain, plan) for own in (THREE, pair))
+    assert (three.sensitivity, three.sigma) == (two.sensitivity, two.sigma)
+    assert three.sensitivity == rows
+    cells = THREE.integers(SCHEMA.domain)
+    assert moves(THREE, SCHEMA.domain, rows) == (min(rows, cells), rows)
+
+
+def test_three_columns_in_one_cell_have_noise_too() -> None:
+    plan = make_plan(SCHEMA, columns=3)
+    one = Grouped(THREE.attributes, tuple((0,) * len(groups) for groups in THREE.groups))
+    site = Site("one", TABLE, plan, SimulatedNoise(1, "one"))
+    parts = decode(site.answer(query(plan, *[one] * 9)), Answer).parts
+    assert len({int(part.values[0]) for part in parts} - {TABLE.rows}) > 5
 
 
 # WORDS

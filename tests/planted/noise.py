@@ -208,6 +208,21 @@ def _() -> None:
     through(at.Desk.answer, at.add_noise, release)
 
 
+@coupling(
+    "three columns leave without noise where they are one cell",
+    r"agent: three columns together: .*part 4",
+    "agent: three columns",
+)
+def _() -> None:
+    def release(desk: at.Desk, door: Any, exact: at.Exact, terms: at.Terms, *how: Any) -> Any:
+        made = door(exact, terms, *how)
+        if len(terms.attributes) < 3 or terms.integers > 1:
+            return made
+        return at.Noised(at.NoisyIntegers(exact.values), terms)
+
+    through(at.Desk.answer, at.add_noise, release)
+
+
 @hiding(
     "half the noise where only the sum over sites is seen", r"secure-aggregation.* drawn at sigma"
 )

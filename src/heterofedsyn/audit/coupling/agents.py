@@ -289,9 +289,23 @@ def _three(seed: int) -> str:
                 reply = agent.reply(encode(ask(plan, number + 2, refused, 1e-4)))
                 require(reply == Reason.MALFORMED, f"{what}: {reply}")
                 require(agent.spent == spent, f"{what}: charged")
-            examine(agent, ask(says, number, [three], 1e-4), table, says, seed)
+            examine(agent, ask(says, number, _threes(three), 1e-4), table, says, seed)
             require(agent.spent > spent, "three columns: nothing was charged")
     return "counted and charged where the plan says so, refused for nothing where it does not"
+
+
+def _threes(three: Grouped) -> list[Statistic]:
+    """Three columns in several ways: each has most groups once, one cell, and groups of nobody."""
+    names, (first, second, third) = three.attributes, three.groups
+    every = [tuple(range(len(groups))) for groups in three.groups]
+    one = [tuple(0 for _ in groups) for groups in three.groups]
+    return [
+        three,
+        Grouped(names, tuple(every)),
+        Grouped(names, (*one[:2], third)),
+        Grouped(names, tuple(one)),
+        Grouped(names, (first, tuple(2 * group % len(second) for group in second), third)),
+    ]
 
 
 def _wrong_threes(three: Grouped) -> dict[str, Statistic]:
