@@ -210,7 +210,7 @@ def _() -> None:
 
 @coupling(
     "three columns leave without noise where they are one cell",
-    r"agent: three columns together: .*part 4",
+    r"agent: three columns together: .*not what passed the door",
     "agent: three columns",
 )
 def _() -> None:
