@@ -126,8 +126,8 @@ class Denoising:
                 weights.append(1 / noisy.variance)
             mean = weighted(sums, weights)
             can = there.get(name)
-            own = np.ones(mean.size, np.bool_) if can is None else can
-            singles[name] = _norm_sub_where(mean, own, total)
+            possible = np.ones(mean.size, np.bool_) if can is None else can
+            singles[name] = _norm_sub_where(mean, possible, total)
         pairs: dict[Clique, Floats] = {
             (a, b): fitted_pair(
                 noisy,

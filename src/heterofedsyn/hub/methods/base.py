@@ -117,6 +117,7 @@ class Later:
         columns: that each release is of, one, two or three; None if it could be any that the plan
             allows.
         numbers: of groups in its queries: one for every value of each column of a release.
+        shares: how often the cost holds the least of a release; once for each unless given.
     """
 
     label: str
@@ -128,6 +129,7 @@ class Later:
     to: str | None = None
     columns: int | None = None
     numbers: int = 0
+    shares: float | None = None
 
 
 class Mode(Protocol):

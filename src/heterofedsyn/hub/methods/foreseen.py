@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from heterofedsyn.hub.methods.attempts import Mode
@@ -50,10 +51,9 @@ def later_rounds(
     if pairs:
         integers = max(_most_integers(method, setting, mode, rows) for mode in modes)
         numbers = _largest(_numbers(setting, open_.every), pairs)
-        round_ = Later(
-            "pairs", ("grouped",), pairs, integers, for_pairs, columns=2, numbers=numbers
-        )
-        rounds.append(round_)
+        shares = max(_shares(method, setting, mode) for mode in modes)
+        round_ = Later("pairs", ("grouped",), pairs, integers, for_pairs, columns=2)
+        rounds.append(replace(round_, numbers=numbers, shares=shares))
         for mode in modes:
             if mode.triples:
                 rounds += _together(method, setting, mode, (pairs, integers, numbers), rows)
@@ -107,6 +107,18 @@ def _most_pairs(method: WaveTree, setting: Setting, mode: Mode) -> int:
         return len(mode.forced) if mode.independent else certain
     tree = max(0, len({name for pair in pairs.scored for name in pair}) - 1)
     return min(len(pairs.every), certain + tree + most_extras(setting.domain))
+
+
+def _shares(method: WaveTree, setting: Setting, mode: Mode) -> float:
+    """How many times the least of a pair all pairs get that a mode may choose."""
+    pairs = method.open_pairs(setting)
+    chosen = mode.forced
+    if mode.scored:
+        chosen = pairs.every
+    elif not mode.independent:
+        chosen = tuple(pair for pair in pairs.every if pair not in pairs.scored)
+    shares = sorted(method.share_of(setting.schema, pair) for pair in chosen)
+    return sum(shares[-_most_pairs(method, setting, mode) :]) / shares[0] if shares else 0.0
 
 
 def _most_integers(method: WaveTree, setting: Setting, mode: Mode, rows: float | None) -> int:

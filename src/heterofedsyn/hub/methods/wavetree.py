@@ -52,6 +52,7 @@ class WaveTree(Method):
         star_at: groups per attribute from which pairs with the label are.
         density: pairs per attribute that are planned for, those with the label included.
         density_free: the same when the schema has no label.
+        label: how many times the share of another pair one with the label has.
         finest: most groups of an attribute.
         coarse: groups of an attribute when pairs are scored; up to twice as many if noise allows.
         atoms: whether the minimum of a numeric column has a code of its own.
@@ -78,6 +79,7 @@ class WaveTree(Method):
     star_at: float = 1.9
     density: float = 2.5
     density_free: float = 2.0
+    label: float = 2.0
     finest: int = 24
     coarse: int = 4
     atoms: bool = True
@@ -106,6 +108,7 @@ class WaveTree(Method):
         check_between("triples_at", self.triples_at, 0, 1e9)
         for name in ("full_at", "star_at", "density", "density_free"):
             check_between(name, getattr(self, name), 0.1, 1_000)
+        check_between("label", self.label, 1, 100)
         check_between("finest", self.finest, 2, 1_000)
         check_between("coarse", self.coarse, 2, 100)
         read_pairs(self.measure)
@@ -155,6 +158,10 @@ class WaveTree(Method):
     def open_pairs(self, setting: Setting) -> OpenPairs:
         """Pairs that could be measured, and those that must be."""
         return OpenPairs(setting.schema, self.measure)
+
+    def share_of(self, schema: Schema, pair: Clique) -> float:
+        """Of what pairs cost: models learn from those with the label."""
+        return self.label if schema.label in pair else 1.0
 
     def groups_of_scores(self, setting: Setting, mode: Mode, n: float | None) -> float:
         """Groups per attribute when pairs are scored: as many as the noise of scores allows.
@@ -226,7 +233,8 @@ class WaveTree(Method):
         if not chosen:
             return self._outcome(targets, scores, mode)
         # MEASURE pairs
-        asked = Ask.evenly("pairs", chosen, for_pairs)
+        shares = [self.share_of(setting.schema, statistic.attributes) for statistic in chosen]
+        asked = Ask("pairs", tuple(zip(chosen, for_pairs.split(*shares), strict=True)))
         round_ = yield asked
         targets = targets.with_measured(round_.measurements())
         if mode.triples:

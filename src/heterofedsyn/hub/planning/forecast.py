@@ -283,9 +283,9 @@ class _Draft:
         parts: tuple[Planned, ...] = ()
         alike = later.columns is not None and {*later.kinds} <= {"flat", "grouped"}
         if releases and integers and alike:
-            # An equal share, without working out those of perhaps 20,000 pairs. Of which pair is
+            # The least share, without working out those of perhaps 20,000 pairs. Of which pair is
             # not known; as many cells have the same noise.
-            cost = later.cost.split(1.0, releases - 1.0)[0]
+            cost = later.cost.split(1.0, (later.shares or releases) - 1.0)[0]
             usual = Grouped(("", ""), ((-(-integers // releases) - 1,), (0,)))
             planned = self._planned(usual, cost)
             unknown = msgspec.structs.replace(planned.terms, attributes=(), kind=later.kinds[0])
