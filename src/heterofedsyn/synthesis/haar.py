@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,10 @@ LEARNING_TURNS = 4
 
 PRIOR_NODES = 4.0
 """What the prior counts for when a level's own weights are learnt, in nodes."""
+
+FEWEST_TEETH = 8
+TEETH = 3.0
+"""Nodes that may be a comb, and standard errors by which both halves of them must show it."""
 
 STANDS_OUT = 2.0
 """Standard errors by which a level must be rougher than its noise to be called rough."""
@@ -54,9 +59,11 @@ def _posterior(nodes: Nodes, noisy: Noisy, prior: tuple[float, float]) -> Floats
     from heterofedsyn.synthesis._haar_kernel import posterior_means
 
     masses, expected = nodes.masses, nodes.smooth(nodes.masses)
-    sampled = np.maximum(masses - expected**2 / np.maximum(masses, SMALLEST_MASS), 0.0)
     open_ = (masses > 0) & (nodes.left > 0) & (nodes.right > 0)
     many = int(np.count_nonzero(open_))
+    expected[open_] += _teeth((noisy.values - expected)[open_], masses[open_], noisy.variance)
+    expected = np.clip(expected, -masses, masses)
+    sampled = np.maximum(masses - expected**2 / np.maximum(masses, SMALLEST_MASS), 0.0)
     mean, chances = np.empty_like(masses), np.empty((3, masses.size))
     weights, rough = prior, 0.0
     for _ in range(1 + LEARNING_TURNS * (many > 1)):
@@ -75,6 +82,27 @@ def _posterior(nodes: Nodes, noisy: Noisy, prior: tuple[float, float]) -> Floats
         scale = smooth @ squares + PRIOR_NODES * squares.mean() if many else 1.0
         rough = max(0.0, float(smooth @ apart) - STANDS_OUT * error) / max(scale, SMALLEST_MASS)
     return mean
+
+
+def _teeth(apart: Floats, masses: Floats, variance: float) -> Floats:
+    """By how much the nodes of a level differ from a smooth shape if they are a comb.
+
+    Where values are rounded, of two neighbours always the same has most records. Both halves of
+    the nodes, taken in turn, must show it, since one pile is no comb.
+    """
+    if masses.size < FEWEST_TEETH:
+        return np.zeros_like(masses)
+    one, other = (_lean(apart[t::2], masses[t::2], variance) for t in (0, 1))
+    return masses * (_lean(apart, masses, variance) if one * other > 0 else 0.0)
+
+
+def _lean(apart: Floats, masses: Floats, variance: float) -> float:
+    """Which part of their records lies left of where it was expected; 0 if that may be noise."""
+    squares = max(SMALLEST_MASS, float(masses @ masses))
+    lean = float(apart @ masses) / squares
+    # What is there is a sample too: a difference varies by as much as its node has records.
+    error = math.sqrt((variance + float(masses @ masses**2) / squares) / squares)
+    return lean if abs(lean) > TEETH * error else 0.0
 
 
 @dataclass(frozen=True, eq=False)
