@@ -72,3 +72,46 @@ def test_a_tail_that_hides_in_the_noise_does_not_swell(size: int) -> None:
     error = np.std(got) / np.sqrt(len(got))
     assert truth[tail].sum() < 3
     assert np.mean(got) + 4 * error < 9
+
+
+def off_by(truth: Floats, sigma: float, seeds: int) -> tuple[float, float]:
+    """How far single values are off, of all records; also if values come in another order."""
+    found = []
+    for order in (np.arange(truth.size), np.random.default_rng(5).permutation(truth.size)):
+        rng = np.random.default_rng(2)
+        off = [
+            np.abs(
+                rebuild_haar(
+                    answers(truth[order], sigma, rng),
+                    np.ones(truth.size, np.int64),
+                    truth.sum(),
+                    PRIOR,
+                )
+                - truth[order]
+            ).sum()
+            for _ in range(seeds)
+        ]
+        found.append(float(np.mean(off) / (2 * truth.sum())))
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("tooth", [0, 1])  # which of two neighbours has most
+def test_a_comb_is_found_in_noise_that_hides_every_tooth(tooth: int) -> None:
+    values = np.arange(96)
+    shares = np.exp(-(((values - 45) / 25) ** 2)) * np.where(values % 2 == tooth, 0.95, 0.05)
+    truth = 5_000 * shares / shares.sum()
+    comb, mixed = off_by(truth, 80.0, 20)
+    assert comb < 0.12
+    assert comb < mixed / 2
+
+
+def test_one_pile_is_no_comb() -> None:
+    """Else of all other neighbours the same one would be thought to have most."""
+    truth = np.full(64, 50.0)
+    truth[20] = 4_000.0
+    rng, everything = np.random.default_rng(3), np.ones(64, np.int64)
+    made = [
+        rebuild_haar(answers(truth, 80.0, rng), everything, truth.sum(), PRIOR) for _ in range(20)
+    ]
+    others = np.mean(made, axis=0)[[*range(20), *range(22, 64)]]
+    assert abs(others[0::2].mean() - others[1::2].mean()) < 10

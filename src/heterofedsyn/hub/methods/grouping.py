@@ -15,6 +15,10 @@ from heterofedsyn.schema import Clique, Column, Schema
 from heterofedsyn.synthesis.denoise import double_centred
 from heterofedsyn.synthesis.grid import group_categories, group_ordered, grouped
 
+FEW_VALUES = 4
+"""Of a column that is asked value by value, alone and in pairs: first looks and pairs are on one
+grid then, and tell of the same."""
+
 
 def most_groups(schema: Schema, column: Column, groups: float) -> int:
     """The most groups that `synthesis.grid` makes of a column; MATH section 5.3.
@@ -51,7 +55,7 @@ def _stretches(classes: Integers) -> int:
 
 def waved(ordered: bool, size: int) -> bool:
     """Whether a column is asked as Haar differences; for few values flat counts are as good."""
-    return ordered and size > 4
+    return ordered and size > FEW_VALUES
 
 
 def grid_of(
@@ -72,7 +76,9 @@ def grid_of(
     for column in schema.measured:
         own = values[column.name]
         classes = kept_classes(schema, column, groups) if by_rules else None
-        if column.ordered:
+        if column.size <= FEW_VALUES:
+            grid[column.name] = np.arange(column.size)
+        elif column.ordered:
             last = column.nullable
             grid[column.name] = group_ordered(own, threshold, classes, last_apart=last)
         else:
