@@ -92,7 +92,7 @@ format: $(DEV) ## put every file into the one format
 # One resolution holds for Python 3.11 to 3.13 on every platform; what is locked stays unless UPGRADE=1.
 # No configuration of this machine enters: hashes are those of the public index.
 COMPILE = $(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 \
-	--fork-strategy fewest --no-strip-extras --only-binary :all: --no-binary pyspark --generate-hashes --no-header --no-emit-index-url $(if $(UPGRADE),--upgrade)
+	--fork-strategy fewest --only-binary :all: --no-binary pyspark --generate-hashes --no-header --no-emit-index-url $(if $(UPGRADE),--upgrade)
 lock: $(VENV)-lock/.uv-$(UV_VERSION) ## resolve the dependencies anew into locks/ (UPGRADE=1 for newer ones)
 	env -u UV_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
 		$(COMPILE) --extra duckdb --extra report --group build --group build-pyspark --output-file locks/core.txt

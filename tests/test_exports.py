@@ -443,9 +443,7 @@ def test_the_readers_that_are_named_are_those_that_are_installed() -> None:
     page = (ROOT / "docs" / "exports.md").read_text("utf-8")
     (said,) = re.findall(r"read by in the tests: (.*)", page)
     locked = dict(
-        re.findall(
-            r"^([\w-]+)(?:\[\w+\])?==(\d+\.\d+)", (ROOT / "locks" / "readers.txt").read_text(), re.M
-        )
+        re.findall(r"^([\w-]+)==(\d+\.\d+)", (ROOT / "locks" / "readers.txt").read_text(), re.M)
     )
     named = dict(re.findall(r"`?(\w+)`? (\d+\.\d+)", said))
     assert {*named} == {"mlcroissant", "SDMetrics", "frictionless"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -70,6 +72,10 @@ def replied(**fields: Any) -> Message:
 
 
 @pytest.mark.quick
+def test_what_is_installed_beside_flower_lacks_nothing_that_it_needs() -> None:
+    subprocess.run([sys.executable, "-m", "pip", "check"], check=True, capture_output=True)
+
+
 def test_what_a_reply_holds_is_the_answer_or_the_reason() -> None:
     assert heard_of(replied(**{ANSWER: b"noisy"})) == Heard(b"noisy", None)
     assert heard_of(replied(**{REASON: "over the cap"})) == Heard(None, "over the cap")

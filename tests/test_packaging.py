@@ -32,13 +32,11 @@ def project() -> dict[str, Any]:
 
 
 def locked(lock: Path) -> dict[str, tuple[str, list[str]]]:
-    """Version and hashes by name, without extras; a line that is neither is an error."""
+    """Version and hashes by name; a line that is neither is an error."""
     text = re.sub(r"^ *#.*\n", "", lock.read_text("utf-8"), flags=re.MULTILINE)
     found: dict[str, tuple[str, list[str]]] = {}
     for line in text.replace("\\\n", " ").splitlines():
-        entry = re.fullmatch(
-            r"([a-z0-9-]+)(?:\[[a-z,]+\])?==([^ ;]+)( ; [^-]+?)?((?: +--hash=\S+)*) *", line
-        )
+        entry = re.fullmatch(r"([a-z0-9-]+)==([^ ;]+)( ; [^-]+?)?((?: +--hash=\S+)*) *", line)
         assert entry, f"{lock.name} holds a line that is no pinned requirement: {line[:80]!r}"
         assert entry[1] not in found, f"{lock.name} pins {entry[1]} twice"
         found[entry[1]] = entry[2], re.findall(r"--hash=(\S+)", entry[4])
@@ -83,16 +81,29 @@ def test_the_lock_of_a_federation_is_of_the_dev_lock_and_has_all_that_its_extra_
     assert {name_of(entry) for entry in project()["project"]["dependencies"]} <= needed.keys()
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
-def test_what_is_needed_with_an_extra_is_locked_with_it(lock: Path) -> None:
-    """Else pip looks at newer files, which the lock has no hash of, as soon as there are any."""
-    lines = re.findall(r"^([a-z0-9-]+)\[([a-z,]+)\]==", lock.read_text("utf-8"), re.MULTILINE)
-    pinned = {(name, extra) for name, extras in lines for extra in extras.split(",")}
-    for name in locked(lock):
+@pytest.mark.parametrize("lock", [*LOCKS, FEDERATION], ids=lambda lock: lock.name)
+def test_a_lock_holds_all_that_is_needed_by_what_it_holds(lock: Path) -> None:
+    """It is installed as it is, so that nothing else is looked for."""
+    pins = locked(lock)
+    declared = [*project()["project"]["dependencies"]]
+    for more in project()["project"]["optional-dependencies"].values():
+        declared += more
+    wanted = {
+        (name_of(own.name), extra) for own in map(Requirement, declared) for extra in own.extras
+    }
+    wanted = {(name, extra) for name, extra in wanted if name in pins} | {
+        (name, "") for name in pins
+    }
+    done: set[tuple[str, str]] = set()
+    while wanted:
+        name, extra = one = wanted.pop()
+        done.add(one)
         with contextlib.suppress(PackageNotFoundError):  # what another platform needs
             for needed in map(Requirement, requires(name) or ()):
-                if needed.marker is None or needed.marker.evaluate({"extra": ""}):
-                    assert {(name_of(needed.name), extra) for extra in needed.extras} <= pinned
+                if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                    own = name_of(needed.name)
+                    assert needed.specifier.contains(pins[own][0], prereleases=True), (name, own)
+                    wanted |= {(own, more) for more in needed.extras} - done
 
 
 def test_every_declared_dependency_is_locked() -> None:
