@@ -58,12 +58,10 @@ def _posterior(nodes: Nodes, noisy: Noisy, prior: tuple[float, float]) -> Floats
     """
     from heterofedsyn.synthesis._haar_kernel import posterior_means
 
-    masses, expected = nodes.masses, nodes.smooth(nodes.masses)
+    masses, expected = nodes.masses, nodes.expected(nodes.masses, noisy)
+    sampled = np.maximum(masses - expected**2 / np.maximum(masses, SMALLEST_MASS), 0.0)
     open_ = (masses > 0) & (nodes.left > 0) & (nodes.right > 0)
     many = int(np.count_nonzero(open_))
-    expected[open_] += _teeth((noisy.values - expected)[open_], masses[open_], noisy.variance)
-    expected = np.clip(expected, -masses, masses)
-    sampled = np.maximum(masses - expected**2 / np.maximum(masses, SMALLEST_MASS), 0.0)
     mean, chances = np.empty_like(masses), np.empty((3, masses.size))
     weights, rough = prior, 0.0
     for _ in range(1 + LEARNING_TURNS * (many > 1)):
@@ -119,11 +117,13 @@ class Nodes:
     left: Floats
     right: Floats
 
-    def smooth(self, masses: Floats) -> Floats:
+    def expected(self, masses: Floats, noisy: Noisy) -> Floats:
         """The difference of every node if nothing stands out in it and these are its records."""
         both = np.maximum(self.left + self.right, SMALLEST_MASS)
         even: Floats = masses * (self.left - self.right) / both
-        return even
+        open_ = (masses > 0) & (self.left > 0) & (self.right > 0)
+        even[open_] += _teeth((noisy.values - even)[open_], masses[open_], noisy.variance)
+        return np.clip(even, -masses, masses)
 
 
 def descend(

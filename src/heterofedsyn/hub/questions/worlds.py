@@ -213,9 +213,10 @@ def drawn_haar(
     def drawn(nodes: Nodes, noisy: Noisy) -> Floats:
         ours = padded.reshape(nodes.masses.size, -1).sum(axis=1)
         both = (nodes.left > 0) & (nodes.right > 0)
-        apart = (noisy.values - nodes.smooth(ours))[both]
+        apart = (noisy.values - nodes.expected(ours, noisy))[both]
         rough = _roughness(apart, ours[both], noisy.variance) * nodes.masses
-        node = _Node(nodes.masses, nodes.smooth(nodes.masses), rough, noisy)
+        expected = nodes.expected(nodes.masses, noisy)
+        node = _Node(nodes.masses, expected, rough, noisy)
         return node.difference(spread * calm**nodes.level, edge, rng)
 
     return descend(levels, profile(levels, possible, total), total, drawn)
