@@ -86,6 +86,17 @@ def test_rows_that_are_taken_in_turn_are_closer_to_their_weights_than_rows_by_lo
     assert off(own) < off(lots) / 4
 
 
+def test_columns_come_out_as_they_are_known_though_pairs_contradict_each_other() -> None:
+    codes, rows = drawn(8_000), 2_000
+    wanted = tables(codes, leaning(codes))
+    wanted["a", "b"] = wanted["a", "b"][::-1]  # not those of the other two
+    singles = [np.arange(1.0, size + 1) for size in DOMAIN.sizes]
+    own = taken(DOMAIN, codes, wanted, rows, 5, np.random.default_rng(1), singles)
+    for column, single in zip(own, singles, strict=True):
+        shares = np.bincount(column, minlength=single.size) / rows
+        assert np.abs(shares - single / single.sum()).max() < 0.005
+
+
 def test_a_column_of_very_many_values_is_taken_in_turn_too() -> None:
     domain = Domain(("codes", "more"), (60_000, 60_000))
     codes = drawn(3_000, domain=domain)

@@ -281,6 +281,44 @@ def test_pairs_are_scored_on_a_grid_as_fine_as_the_noise_of_scores_allows() -> N
     assert all(4 * 4 <= few < many for few, many in zip(coarse, fine, strict=True))
 
 
+def test_a_pair_with_the_label_gets_twice_the_share_of_another() -> None:
+    schema = categories(3, 3, 3, 3, label=1)
+    release = fitted(schema, *deal(dependent_table(schema.domain, 5_000), 2), epsilon=2.0)
+    (pairs,) = (c for c in release.privacy.sites[0].charges if c.label == "pairs")
+    prices = {part.attributes: part.rho for part in pairs.parts}
+    with_label = [rho for pair, rho in prices.items() if "a1" in pair]
+    others = [rho for pair, rho in prices.items() if "a1" not in pair]
+    assert len(with_label) == 3
+    assert others
+    assert with_label == pytest.approx([2 * others[0]] * 3)
+
+
+def test_columns_of_few_values_stay_as_they_are_so_that_first_looks_count() -> None:
+    """Also where a value is so rare that a group of it would be smaller than the noise allows."""
+    schema = categories(*[4] * 8)
+    table = dependent_table(schema.domain, 5_000)
+    rare = EncodedTable.from_codes(table.domain, np.where(table.codes == 3, 0, table.codes))
+    release = fitted(schema, *deal(rare, 2), epsilon=1.0)
+    (targets,) = release.model.targets
+    assert all(grid.shape == (4, 4) for grid in targets.grids)
+    seen = {own.statistic.attributes for own in targets.asides} | {*targets.pairs}
+    assert len(seen) == 8 * 7 / 2
+
+
+def test_fine_levels_get_more_where_the_noise_leaves_something_of_single_values() -> None:
+    schema = Schema((IntegerColumn("x", 0, 63), CategoricalColumn("c", ("a", "b"))))
+    table = dependent_table(schema.domain, 20_000)
+
+    def finest(epsilon: float) -> float:
+        charges = fitted(schema, *deal(table, 2), epsilon=epsilon).privacy.sites[0].charges
+        (ones,) = (charge for charge in charges if charge.label == "one-way")
+        prices = [part.rho for part in ones.parts if part.attributes == ("x",)]
+        return prices[-1] / prices[0]
+
+    assert finest(0.2) == pytest.approx(2 ** (0.3 * 5))
+    assert finest(50.0) == pytest.approx(2 ** (0.85 * 5))
+
+
 @pytest.mark.thorough
 def test_dependence_of_wide_columns_is_found_where_noise_is_small() -> None:
     made = family("few-wide").invent(np.random.default_rng(0))
