@@ -82,10 +82,18 @@ class Mode:
         """r: groups per attribute at which a pair's cells still stand out of the noise."""
         return groups_at(n, self.sigma)
 
+    def worth(self, pairs: int) -> float:
+        """Of the budget for pairs, what so many need; the rest measures single columns again."""
+        return math.sqrt(pairs / self.planned) if pairs < self.planned else 1.0
+
+    def noise_of(self, pairs: int) -> float:
+        """On a count of a pair, on average, if so many share what they need."""
+        many = max(1, pairs)
+        return self.sigma * math.sqrt(many / (self.planned * self.worth(many)))
+
     def resolution_of(self, pairs: int, n: float) -> float:
         """Groups per attribute, at least 2, if so many pairs share the budget."""
-        sigma = self.sigma * math.sqrt(max(1, pairs) / self.planned)
-        return max(2.0, groups_at(n, sigma))
+        return max(2.0, groups_at(n, self.noise_of(pairs)))
 
     def split(self, budget: Budget) -> tuple[Budget, Budget, Budget]:
         """Budgets for 1-ways, scores and pairs."""

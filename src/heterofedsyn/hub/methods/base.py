@@ -117,7 +117,8 @@ class Later:
         columns: that each release is of, one, two or three; None if it could be any that the plan
             allows.
         numbers: of groups in its queries: one for every value of each column of a release.
-        shares: how often the cost holds the least of a release; once for each unless given.
+        shares: how often the cost holds the least that a pair gets; unless given, releases of one
+            kind share alike.
     """
 
     label: str

@@ -11,6 +11,7 @@ import numpy as np
 from heterofedsyn._arrays import Floats, Integers
 from heterofedsyn.hub.methods.base import Setting
 from heterofedsyn.hub.methods.grouping import most_groups
+from heterofedsyn.hub.methods.stages import once_more
 from heterofedsyn.hub.methods.tiers import hierarchy
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.statistics import Grouped, Statistic
@@ -97,8 +98,7 @@ def ask_together(
     for_fine, left = tables.split(share, 1 - share)
     parts = Ask.evenly("triples", fine, for_fine).parts if fine else ()
     if share < 1:
-        again = left.split(*(price.rho for _, price in before))
-        parts += tuple(zip((statistic for statistic, _ in before), again, strict=True))
+        parts += once_more(before, left)
     round_ = yield Ask("triples", parts)
     return targets.with_measured(round_.measurements())
 

@@ -64,5 +64,5 @@ def _added_error(pairs: int, cells: int, mode: Mode, n: float) -> float:
     Of m pairs with c cells each, noise is m c sigma^2 / n^2 in all, and sigma^2 grows with m: its
     slope is 2 c sigma^2 / n^2. The grid leaves a pair n / (4 sigma) cells at most.
     """
-    sigma = mode.sigma * math.sqrt(pairs / mode.planned)
+    sigma = mode.noise_of(pairs)
     return 2 * min(cells, n / (4 * sigma)) * (sigma / n) ** 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from heterofedsyn.hub.methods.attempts import Mode
@@ -52,8 +52,13 @@ def later_rounds(
         integers = max(_most_integers(method, setting, mode, rows) for mode in modes)
         numbers = _largest(_numbers(setting, open_.every), pairs)
         shares = max(_shares(method, setting, mode) for mode in modes)
-        round_ = Later("pairs", ("grouped",), pairs, integers, for_pairs, columns=2)
-        rounds.append(replace(round_, numbers=numbers, shares=shares))
+        round_ = Later("pairs", ("grouped",), pairs, integers, for_pairs, numbers=numbers)
+        round_ = replace(round_, columns=2, shares=shares)
+        scarce = [mode for mode in modes if mode.worth(_fewest_pairs(method, setting, mode)) < 1]
+        if scarce:
+            again = [_again(method, setting, mode, rows) for mode in scarce]
+            round_ = _beside(round_, max(again, key=lambda own: own.integers))
+        rounds.append(round_)
         for mode in modes:
             if mode.triples:
                 rounds += _together(method, setting, mode, (pairs, integers, numbers), rows)
@@ -75,8 +80,6 @@ def _together(
     scored = most_integers(schema, beside, math.inf, SCORED_GROUPS)
     cells = math.inf if rows is None else cells_measured(rows, setting.noise_of(tables))
     measured = most_integers(schema, beside, cells, method.finest)
-    ones = method.one_way_parts(setting, rest, mode, rows)
-    integers = sum(statistic.integers(setting.domain) for statistic, _ in ones)
     numbers = _numbers(setting, [(schema.label or "", *pair) for pair in beside])
     return (
         Later(
@@ -88,15 +91,51 @@ def _together(
             columns=3,
             numbers=_largest(numbers, many),
         ),
-        Later(
-            "triples",
-            tuple(sorted({"grouped", *(kind_of(statistic) for statistic, _ in ones)})),
-            edges + pairs[0] + len(ones),
-            _largest(measured, edges) + pairs[1] + integers,
-            tables,
-            numbers=_largest(numbers, edges) + pairs[2],
+        _beside(
+            Later(
+                "triples",
+                ("grouped",),
+                edges + pairs[0],
+                _largest(measured, edges) + pairs[1],
+                tables,
+                numbers=_largest(numbers, edges) + pairs[2],
+            ),
+            _again(method, setting, mode, rows),
         ),
     )
+
+
+@dataclass(frozen=True)
+class _Again:
+    """Single columns, measured once more beside something else."""
+
+    kinds: tuple[str, ...]
+    releases: int
+    integers: int
+
+
+def _again(method: WaveTree, setting: Setting, mode: Mode, rows: float | None) -> _Again:
+    _, rest = method.first_and_rest(setting)
+    ones = [statistic for statistic, _ in method.one_way_parts(setting, rest, mode, rows)]
+    integers = sum(statistic.integers(setting.domain) for statistic in ones)
+    return _Again(tuple(map(kind_of, ones)), len(ones), integers)
+
+
+def _beside(round_: Later, again: _Again) -> Later:
+    """A round in which single columns may be measured again."""
+    return replace(
+        round_,
+        kinds=tuple(sorted({*round_.kinds, *again.kinds})),
+        releases=(round_.releases or 0) + again.releases,
+        integers=(round_.integers or 0) + again.integers,
+        columns=None,
+    )
+
+
+def _fewest_pairs(method: WaveTree, setting: Setting, mode: Mode) -> int:
+    """Those that are measured whatever the scores say."""
+    pairs = method.open_pairs(setting)
+    return len(mode.forced) if mode.independent else len(pairs.every) - len(pairs.scored)
 
 
 def _most_pairs(method: WaveTree, setting: Setting, mode: Mode) -> int:

@@ -11,7 +11,7 @@ from heterofedsyn.hub.methods.base import Later, Setting
 from heterofedsyn.hub.methods.scores import Glimpse
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.sketch import SketchKind
-from heterofedsyn.marginals.statistics import Flat, Sketched
+from heterofedsyn.marginals.statistics import Flat, Sketched, Statistic
 from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.protocol.limits import MOST_INTEGERS
 from heterofedsyn.schema import Clique, Domain
@@ -25,6 +25,14 @@ def one_ways(setting: Setting, budget: Budget) -> Generator[Ask, Round, Targets]
     singles = [Flat(single) for single in setting.domain.singles()]
     round_ = yield Ask.evenly("one-way", singles, budget)
     return Targets(setting.schema, round_.measurements(), Consistency())
+
+
+def once_more(
+    before: Sequence[tuple[Statistic, Budget]], budget: Budget
+) -> tuple[tuple[Statistic, Budget], ...]:
+    """The same again for this budget, in proportion to what it cost before."""
+    again = budget.split(*(price.rho for _, price in before))
+    return tuple(zip((statistic for statistic, _ in before), again, strict=True))
 
 
 def fitting(domain: Domain, pairs: Sequence[Clique]) -> list[Clique]:

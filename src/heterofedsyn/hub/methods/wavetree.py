@@ -15,7 +15,7 @@ from heterofedsyn.hub.methods.forced import read_pairs
 from heterofedsyn.hub.methods.foreseen import later_rounds
 from heterofedsyn.hub.methods.grouping import dependence, grid_of, grouped_pairs, waved
 from heterofedsyn.hub.methods.open_pairs import OpenPairs
-from heterofedsyn.hub.methods.stages import check_between, check_share
+from heterofedsyn.hub.methods.stages import check_between, check_share, once_more
 from heterofedsyn.hub.methods.tiers import Tiers, hierarchy, worth_asking
 from heterofedsyn.hub.replies import Ask, Round
 from heterofedsyn.marginals.counts import PAIRS
@@ -230,15 +230,17 @@ class WaveTree(Method):
             fine[name] = halved(fine[name], values[name])
         chosen = grouped_pairs(picked, fine)
         targets = targets.with_measured(looked_at(looked, chosen, setting.domain))
-        if not chosen:
-            return self._outcome(targets, scores, mode)
         # MEASURE pairs
+        share = mode.worth(len(picked))
+        if not chosen and share == 1:
+            return self._outcome(targets, scores, mode)
+        for_chosen, left = for_pairs.split(*((share, 1 - share) if chosen else (0, 1)))
         shares = [self.share_of(setting.schema, statistic.attributes) for statistic in chosen]
-        asked = Ask("pairs", tuple(zip(chosen, for_pairs.split(*shares), strict=True)))
-        round_ = yield asked
+        paid = tuple(zip(chosen, for_chosen.split(*shares), strict=True)) if chosen else ()
+        round_ = yield Ask("pairs", (*paid, *(once_more(parts, left) if share < 1 else ())))
         targets = targets.with_measured(round_.measurements())
-        if mode.triples:
-            before = (*parts, *asked.parts)
+        if mode.triples and chosen:
+            before = (*parts, *paid)
             budgets, beside = mode.split_beyond(rest), pairs.beside_label
             targets = yield from ask_together(
                 setting, targets, budgets, beside, before, finest=self.finest

@@ -282,13 +282,14 @@ class _Draft:
         sent = self._weight.most(later.rounds, releases, integers)
         parts: tuple[Planned, ...] = ()
         alike = later.columns is not None and {*later.kinds} <= {"flat", "grouped"}
-        if releases and integers and alike:
+        if releases and integers and (alike or later.shares):
             # The least share, without working out those of perhaps 20,000 pairs. Of which pair is
             # not known; as many cells have the same noise.
             cost = later.cost.split(1.0, (later.shares or releases) - 1.0)[0]
             usual = Grouped(("", ""), ((-(-integers // releases) - 1,), (0,)))
             planned = self._planned(usual, cost)
-            unknown = msgspec.structs.replace(planned.terms, attributes=(), kind=later.kinds[0])
+            kind = "grouped" if later.shares else later.kinds[0]
+            unknown = msgspec.structs.replace(planned.terms, attributes=(), kind=kind)
             parts = (replace(planned, terms=unknown),)
         size = None
         if releases is not None and integers is not None:
