@@ -97,6 +97,26 @@ def test_columns_come_out_as_they_are_known_though_pairs_contradict_each_other()
         assert np.abs(shares - single / single.sum()).max() < 0.005
 
 
+@pytest.mark.parametrize("empty", [("a", "b"), ("a", "c"), ("b", "c")])
+def test_a_pair_of_which_rules_leave_nothing_takes_no_rows_away(empty: Clique) -> None:
+    codes = drawn(400)
+    wanted = tables(codes, leaning(codes))
+    weights = raked(DOMAIN, codes, {**wanted, empty: np.zeros(DOMAIN.shape(empty))}, 5)
+    others = {pair: table for pair, table in wanted.items() if pair != empty}
+    assert weights == pytest.approx(raked(DOMAIN, codes, others, 5))
+
+
+def test_rows_come_out_though_none_has_what_is_known_of_its_columns() -> None:
+    """So it is with few rows if rules forbid what noise says of two columns."""
+    codes = drawn(400)
+    codes = codes[:, (codes[0] == 0) & (codes[1] > 0)]
+    singles = [np.array(own, np.float64) for own in ([0, 20, 0], [20, 0, 0, 0], [5, 15])]
+    rows, rng = 40, np.random.default_rng(1)
+    own = taken(DOMAIN, codes, {}, rows, 5, rng, singles)
+    assert own.shape == (3, rows)
+    assert np.bincount(own[2]).tolist() == [10, 30]
+
+
 def test_a_column_of_very_many_values_is_taken_in_turn_too() -> None:
     domain = Domain(("codes", "more"), (60_000, 60_000))
     codes = drawn(3_000, domain=domain)

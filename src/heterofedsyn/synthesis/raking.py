@@ -108,13 +108,15 @@ def raked(
     from heterofedsyn.synthesis._raking_kernel import rake, rake_three
 
     weights = np.ones(codes.shape[1])
+    # Where rules forbid all that noisy columns leave, a pair holds nothing.
+    tables = {pair: table for pair, table in wanted.items() if table.sum() > 0}
     for _ in range(sweeps):
         for triple in triples:
             step()
             target = np.ascontiguousarray(triple.table * (weights.sum() / triple.table.sum()))
             one, two, three = map(domain.index, triple.columns)
             rake_three(codes, (one, two, three), triple.maps, target, POWER, MOST, weights)
-        for pair, table in wanted.items():
+        for pair, table in tables.items():
             step()
             target = np.ascontiguousarray(table * (weights.sum() / table.sum()))
             first, second = map(domain.index, pair)
@@ -127,6 +129,8 @@ def _fit_singles(codes: Codes, singles: Sequence[Floats], weights: Floats) -> No
     for _ in range(SINGLE_SWEEPS if singles else 0):
         for own, single in zip(codes, singles, strict=True):
             there = np.bincount(own, weights, single.size)
+            if not (there @ single > 0):  # no row has a value that is known to be there
+                continue
             wanted = single * (weights.sum() / single.sum())
             weights *= np.divide(wanted, there, out=np.ones_like(there), where=there > 0)[own]
 
