@@ -138,7 +138,11 @@ class WaveTree(Method):
         return ones, *later_rounds(self, setting, modes, pairs)
 
     def ahead_of(self, setting: Setting, rows: float) -> tuple[Ask | Later, ...]:
-        """With the mode of so many rows the 1-ways are fixed, and pairs have fewer groups."""
+        """With the mode of so many rows the 1-ways are fixed, and pairs have fewer groups.
+
+        A study goes by a noisy number of rows: near a step of `Mode.level_weights` or of a
+        hierarchy its columns may be asked otherwise, for the same price.
+        """
         mode = self.mode(setting, rows)
         first, rest = self.first_and_rest(setting)
         for_ones, _, for_pairs = mode.split(rest)
