@@ -10,6 +10,7 @@ import pytest
 
 from heterofedsyn.bench.families import family
 from heterofedsyn.errors import ReleaseError
+from heterofedsyn.hub.questions.worlds import Plausible
 from heterofedsyn.hub.release import load
 from heterofedsyn.marginals.statistics import Flat, Grouped, Total
 from heterofedsyn.privacy.noisy import Noisy
@@ -58,6 +59,37 @@ def test_a_look_tells_of_its_columns_by_inverse_variance() -> None:
     assert singles["a"] == pytest.approx([220, 180])
     assert singles["b"] == pytest.approx([200, 200])
     assert singles["c"] == pytest.approx([200, 200])
+
+
+def test_a_pair_that_was_measured_is_no_first_look() -> None:
+    own = targets(measured(pair("a", "c"), [100] * 4, 50.0), aside(pair("a", "b"), [100] * 4, 50.0))
+    assert {*own.looks} == {("a", "b")}
+
+
+def test_a_group_of_values_weighs_by_its_own_variance() -> None:
+    """Counts of three values together have three times the variance of one."""
+    columns = (CategoricalColumn("a", tuple("pqrs")), CategoricalColumn("b", ("no", "yes")))
+    own = Targets(
+        Schema(columns),
+        (
+            measured(Total(), [400], 1.0),
+            measured(Flat(("a",)), [100] * 4, 90.0),
+            measured(Flat(("b",)), [200, 200], 90.0),
+            measured(Grouped(("a", "b"), ((0, 0, 0, 1), BOTH)), [170, 170, 30, 30], 45.0),
+        ),
+        Denoising(),
+    )
+    # 330 of variances 270 and 90, 80 of twice 90, and both less 5 for the total.
+    assert own.estimates.singles["a"] == pytest.approx([325, 75])
+
+
+def test_worlds_differ_by_as_much_as_all_answers_leave_open() -> None:
+    """Not by the noise of a column alone, of which a first look tells far more."""
+    own = targets(aside(pair("a", "b"), [100] * 4, 50.0), variance=10_000.0)
+    worlds = [Plausible(own, 1, str(number)).only(("a",)) for number in range(200)]
+    spread = np.std([world.singles["a"][0] for world in worlds])
+    # Of two values whose total is known; each is off by a bit less than a sum of two cells.
+    assert spread == pytest.approx(np.sqrt(100 / 2), rel=0.2)
 
 
 def test_a_look_is_no_measured_pair_and_changes_no_estimate_of_one() -> None:

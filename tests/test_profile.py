@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heterofedsyn._arrays import Floats
+from heterofedsyn.hub.questions.worlds import drawn_haar
 from heterofedsyn.privacy.noisy import Noisy
-from heterofedsyn.synthesis.haar import rebuild_haar
+from heterofedsyn.synthesis.haar import Nodes, rebuild_haar
 from heterofedsyn.synthesis.profile import profile
 
 pytestmark = pytest.mark.sweep
@@ -103,6 +104,32 @@ def test_a_comb_is_found_in_noise_that_hides_every_tooth(tooth: int) -> None:
     comb, mixed = off_by(truth, 80.0, 20)
     assert comb < 0.12
     assert comb < mixed / 2
+
+
+@pytest.mark.parametrize("tooth", [0, 1])
+def test_worlds_have_the_comb_that_ours_has(tooth: int) -> None:
+    """Where noise hides every tooth, a world that expects none would lose a third of it."""
+    values, everything = np.arange(96), np.ones(96, np.int64)
+    shares = np.exp(-(((values - 45) / 25) ** 2)) * np.where(values % 2 == tooth, 0.95, 0.05)
+    truth, rng = 5_000 * shares / shares.sum(), np.random.default_rng(2)
+    found = []
+    for _ in range(10):
+        levels = answers(truth, 80.0, rng)
+        ours = rebuild_haar(levels, everything, truth.sum(), PRIOR)
+        world = drawn_haar(levels, ours, everything, truth.sum(), PRIOR, rng)
+        found.append(world[tooth::2].sum() / world.sum())
+    assert np.mean(found) > 0.77
+
+
+def test_what_differs_as_a_sample_does_is_no_comb() -> None:
+    """Else of every second column without noise halves would be moved by chance."""
+    rng, masses = np.random.default_rng(0), np.full(64, 100.0)
+    nodes = Nodes(6, masses, masses / 2, masses / 2)
+    combs = 0
+    for _ in range(200):
+        apart = np.asarray(2 * rng.binomial(100, 0.5, 64) - 100, np.float64)
+        combs += bool(nodes.expected(masses, Noisy(apart, 1e-6)).any())
+    assert combs <= 2
 
 
 def test_one_pile_is_no_comb() -> None:

@@ -35,6 +35,7 @@ from heterofedsyn.schema import (
     with_atoms,
 )
 from heterofedsyn.simulate import FederatedSynthesizer
+from heterofedsyn.synthesis import Tree
 from heterofedsyn.synthesis.allocation import allocate_within
 from heterofedsyn.synthesis.copula import normal_base
 from heterofedsyn.synthesis.denoise import double_centred, fitted_pair
@@ -296,13 +297,27 @@ def test_a_pair_with_the_label_gets_twice_the_share_of_another() -> None:
 def test_columns_of_few_values_stay_as_they_are_so_that_first_looks_count() -> None:
     """Also where a value is so rare that a group of it would be smaller than the noise allows."""
     schema = categories(*[4] * 8)
-    table = dependent_table(schema.domain, 5_000)
-    rare = EncodedTable.from_codes(table.domain, np.where(table.codes == 3, 0, table.codes))
+    codes = np.random.default_rng(0).integers(0, 3, (8, 5_000))
+    rare = EncodedTable.from_codes(schema.domain, codes)
     release = fitted(schema, *deal(rare, 2), epsilon=1.0)
     (targets,) = release.model.targets
     assert all(grid.shape == (4, 4) for grid in targets.grids)
-    seen = {own.statistic.attributes for own in targets.asides} | {*targets.pairs}
-    assert len(seen) == 8 * 7 / 2
+    assert targets.pairs
+    assert len(targets.looks) + len(targets.pairs) == 8 * 7 / 2
+    assert targets.looks.keys().isdisjoint(targets.pairs)
+
+
+def test_rows_hold_what_is_known_of_every_column() -> None:
+    """Though noisy pairs, which rows are weighed by first, contradict each other."""
+    schema = categories(5, 6, 7, 8)
+    release = fitted(schema, *deal(dependent_table(schema.domain, 3_000), 2), epsilon=1.0)
+    (targets,) = release.model.targets
+    known = targets.estimates
+    made = Tree().synthesize(targets, 5_000, np.random.default_rng(0))
+    for name, codes in zip(schema.domain.names, made.codes, strict=True):
+        single = known.singles[name] / known.total
+        shares = np.bincount(known.groups[name][codes], minlength=single.size) / made.rows
+        assert np.abs(shares - single).sum() / 2 < 0.0025, name
 
 
 def test_fine_levels_get_more_where_the_noise_leaves_something_of_single_values() -> None:
