@@ -71,11 +71,11 @@ def replied(**fields: Any) -> Message:
     return Message(RecordDict({TASK: ConfigRecord(fields)}), reply_to=asked)
 
 
-@pytest.mark.quick
 def test_what_is_installed_beside_flower_lacks_nothing_that_it_needs() -> None:
     subprocess.run([sys.executable, "-m", "pip", "check"], check=True, capture_output=True)
 
 
+@pytest.mark.quick
 def test_what_a_reply_holds_is_the_answer_or_the_reason() -> None:
     assert heard_of(replied(**{ANSWER: b"noisy"})) == Heard(b"noisy", None)
     assert heard_of(replied(**{REASON: "over the cap"})) == Heard(None, "over the cap")
