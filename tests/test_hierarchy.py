@@ -25,6 +25,7 @@ from heterofedsyn.simulate import FederatedSynthesizer
 from heterofedsyn.synthesis import Denoising, Measurement, Targets
 from heterofedsyn.synthesis.grid import group_categories
 from heterofedsyn.synthesis.hierarchy import rebuild_tiers, stood_out, within
+from heterofedsyn.synthesis.precision import variance_of
 from support import make_plan
 from wide_support import wide_hierarchy
 
@@ -197,6 +198,23 @@ def test_rare_codes_stay_with_their_chapter() -> None:
     assert int(groups.max()) + 1 == CHAPTERS
     few = group_categories(counts, 20_000.0, None, [LEVEL])
     assert int(few.max()) + 1 == 1
+
+
+def test_single_codes_are_as_noisy_as_the_finest_of_their_levels() -> None:
+    """They share alike within its groups, whatever is known of coarser ones."""
+    code = CategoricalColumn("code", tuple("abcdefgh"))
+    coarse, fine = np.arange(8) // 4, np.arange(8) // 2
+    measured = tuple(
+        Measurement(
+            Grouped(("code",), (tuple(own.tolist()),)),
+            Noisy(np.bincount(own).astype(np.float64), variance),
+        )
+        for own, variance in ((coarse, 1.0), (fine, 100.0))
+    )
+    own = Targets(Schema((code,)), measured, Denoising())
+    assert variance_of(own, "code", np.arange(8)) == pytest.approx([100 / 4] * 8)
+    assert variance_of(own, "code", fine) == pytest.approx([100] * 4)
+    assert variance_of(own, "code", np.zeros(8, np.int64)) == pytest.approx([own.total_variance])
 
 
 def test_groups_that_cross_each_other_are_no_hierarchy() -> None:

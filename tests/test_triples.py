@@ -339,7 +339,7 @@ def test_no_round_asks_for_more_than_was_told_before(release: Release) -> None:
 
 
 def test_a_table_that_noise_leaves_one_group_of_a_column_is_not_asked_for() -> None:
-    """The budget for it measures once more what was measured before."""
+    """The budget for it measures once more what was measured before, in the same proportions."""
     columns = (
         CategoricalColumn("a", ("low", "usual", "high"), ordered=True),
         CategoricalColumn("b", ("p", "q", "r")),
@@ -354,15 +354,18 @@ def test_a_table_that_noise_leaves_one_group_of_a_column_is_not_asked_for() -> N
     plan = make_plan(schema, epsilon=6.0, columns=3)
     setting, site = Setting.of(schema, plan), Site("one", table, plan, NoNoise())
     look_cost, tables_cost = (Budget(1 / (2 * sigma**2)) for sigma in (5.0, 0.98 * HARDLY))
-    before = ((Flat(("a",)), setting.budget.part(0.5)),)
+    before = tuple(
+        (Flat((name,)), setting.budget.part(own)) for name, own in (("a", 0.5), ("b", 0.25))
+    )
     budgets = look_cost, tables_cost
     asking = ask_together(setting, known, budgets, [("a", "b")], before, finest=24)
     look = next(asking)
     assert [statistic.attributes for statistic, _ in look.parts] == [("a", "b", "c")]
     query = make_query(look, plan, 0)
     again = asking.send(Round(query, (decode(site.answer(encode(query)), Answer),)))
-    assert [statistic for statistic, _ in again.parts] == [Flat(("a",))]
-    assert again.parts[0][1].rho == pytest.approx(tables_cost.rho)
+    assert [statistic for statistic, _ in again.parts] == [Flat(("a",)), Flat(("b",))]
+    prices = [price.rho for _, price in again.parts]
+    assert prices == pytest.approx([tables_cost.rho * 2 / 3, tables_cost.rho / 3])
 
 
 def test_all_of_the_budget_is_used_and_no_more(release: Release) -> None:
