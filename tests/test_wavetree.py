@@ -17,6 +17,7 @@ from heterofedsyn._arrays import Codes, Floats, Integers
 from heterofedsyn.bench.families import family
 from heterofedsyn.evaluation import total_variation
 from heterofedsyn.hub import Release
+from heterofedsyn.hub.methods.attempts import Mode
 from heterofedsyn.marginals import Flat, Haar, TableCounts
 from heterofedsyn.marginals.statistics import haar_levels
 from heterofedsyn.privacy.noisy import Noisy
@@ -332,6 +333,14 @@ def test_fine_levels_get_more_where_the_noise_leaves_something_of_single_values(
 
     assert finest(0.2) == pytest.approx(2 ** (0.3 * 5))
     assert finest(50.0) == pytest.approx(2 ** (0.85 * 5))
+
+
+def test_with_about_as_many_rows_levels_cost_the_same() -> None:
+    """So that a plan for so many rows tells what a study will ask that hears a noisy number."""
+    mode = Mode("full", planned=1.0, shares=(0.6, 0.1, 0.3), sigma=1.0, needed=1.0)
+    some, about, more = (mode.level_weights(6, seen) for seen in (0.2, 0.3, 0.45))
+    assert some == about
+    assert more[-1] > some[-1]
 
 
 @pytest.mark.thorough
