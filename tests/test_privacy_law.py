@@ -29,7 +29,7 @@ from heterofedsyn.marginals import (
     Total,
 )
 from heterofedsyn.marginals.counting import Marginal
-from heterofedsyn.marginals.counts import PairCounts
+from heterofedsyn.marginals.counts import TRIPLES, PairCounts
 from heterofedsyn.marginals.statistics import haar_levels, moves
 from heterofedsyn.protocol import Answer, Part, Plan, Query, decode, encode
 from heterofedsyn.protocol.plan import Aggregation
@@ -109,7 +109,7 @@ def test_no_query_moves_more_than_it_was_charged(
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     schema = categories(*table.domain.sizes)
     unit: dict[str, Any] = {} if person_rows == 1 else {"unit": "id", "rows_per_unit": person_rows}
-    plan = make_plan(schema, epsilon=epsilon, **unit)
+    plan = make_plan(schema, epsilon=epsilon, columns=TRIPLES, **unit)
     asked = data.draw(st.lists(statistics(table.domain), min_size=1, max_size=6))
     shares = plan.budget.split(*[data.draw(st.floats(0.1, 1)) for _ in asked])
     parts = tuple(

@@ -60,7 +60,7 @@ WINGS = {"a": "east", "b": "west", "c": "west"}
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return release_of(tmp_path_factory.mktemp("words") / "release", table(1_500), noise_seed=8)
+    return release_of(tmp_path_factory.mktemp("words") / "release", table(1200), noise_seed=8)
 
 
 @pytest.fixture(scope="module")
