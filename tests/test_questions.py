@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,39 @@ def test_a_basis_says_whether_columns_were_measured_together(
     release: Release, sql: str, basis: str
 ) -> None:
     assert {cell.basis for cell in release.answer(sql, replicates=FEW).cells} == {basis}
+
+
+@pytest.mark.parametrize(
+    ("what", "basis"),
+    [
+        ("avg((one = other)::INT)", "follows"),
+        ("count(*) FILTER (WHERE one <= other)", "follows"),
+        ("avg(abs(one - other))", "follows"),
+        ("avg(greatest(one, other))", "follows"),
+        ("avg(one - other)", "measured"),
+        ("count(*) FILTER (WHERE one > 50 AND other > 50)", "measured"),
+        ("corr(one, other)", "measured"),
+    ],
+)
+def test_what_compares_two_columns_within_their_groups_is_a_guess(what: str, basis: str) -> None:
+    answer = copied().answer(f"SELECT {what} FROM release", replicates=FEW)
+    assert {cell.basis for cell in answer.cells} == {basis}
+    assert any("beside each other row by row" in note for note in answer.notes) == (
+        basis == "follows"
+    )
+    inside = copied().answer("SELECT avg(one) FROM release WHERE one = other", replicates=FEW)
+    assert {cell.basis for cell in inside.cells} == {"follows"}
+
+
+@functools.cache
+def copied() -> Release:
+    """Of two columns that are copies of each other, measured in fewer groups than values."""
+    values = pa.array(np.random.default_rng(3).integers(0, 100, 4_000))
+    columns = [{"name": name, "type": "integer", "min": 0, "max": 99} for name in ("one", "other")]
+    terms = {"epsilon": 5.0, "delta": 1e-6, "noise_seed": 1}
+    made = FederatedSynthesizer({"columns": columns}, **terms)
+    half = pa.table({"one": values, "other": values}).slice(0, 2_000)
+    return made.fit({"one": half, "two": half.slice(0, 1_999)}).release
 
 
 def test_pairs_that_were_not_measured_are_named() -> None:

@@ -20,6 +20,7 @@ from heterofedsyn.hub import Release
 from heterofedsyn.hub.methods.attempts import Mode
 from heterofedsyn.marginals import Flat, Haar, TableCounts
 from heterofedsyn.marginals.statistics import haar_levels
+from heterofedsyn.privacy.budget import Budget
 from heterofedsyn.privacy.noisy import Noisy
 from heterofedsyn.schema import (
     BooleanColumn,
@@ -319,6 +320,26 @@ def test_rows_hold_what_is_known_of_every_column() -> None:
         single = known.singles[name] / known.total
         shares = np.bincount(known.groups[name][codes], minlength=single.size) / made.rows
         assert np.abs(shares - single).sum() / 2 < 0.0025, name
+
+
+@pytest.mark.parametrize("related", [0, 2])
+def test_what_few_pairs_do_not_need_measures_single_columns_again(related: int) -> None:
+    """So nothing of a budget is left."""
+    schema = categories(*[12] * 6)
+    rng = np.random.default_rng(4)
+    codes = rng.integers(0, 12, (6, 20_000))
+    codes[1 : 1 + related] = codes[0]
+    table = EncodedTable.from_codes(schema.domain, codes)
+    release = fitted(schema, *deal(table, 2), epsilon=1.0)
+    (account, *_) = release.privacy.sites
+    (ones, _, last) = (charge for charge in account.charges if charge.label != "total")
+    pairs = [part.rho for part in last.parts if len(part.attributes) == 2]
+    again = {part.attributes: part.rho for part in last.parts if len(part.attributes) == 1}
+    assert again.keys() == {part.attributes for part in ones.parts}
+    assert len(pairs) >= related
+    assert sum(pairs) == pytest.approx(last.rho * math.sqrt(len(pairs) / (2.0 * 5)))
+    promised = Budget.of(epsilon=1.0, delta=1e-9).rho
+    assert release.privacy.rho == pytest.approx(promised, rel=1e-6)
 
 
 def test_fine_levels_get_more_where_the_noise_leaves_something_of_single_values() -> None:

@@ -187,9 +187,11 @@ def limits(release: Release, quote: Quote) -> list[str]:
             f"Not measured together: {listed(names, 'pair', MOST_PAIRS)}; the data dictionary says "
             "for each column with which others it was measured."
         )
+    together = sum(len(targets.triples) for targets in release.model.targets)
+    counted = f"but for {count(together, 'table')} with the label, " if together else ""
     lines.append(
-        "What holds between three or more columns at once was not measured, unless it is a rule "
-        "of the schema or follows from pairs."
+        f"What holds between three or more columns at once was not measured, {counted}unless it is "
+        "a rule of the schema or follows from pairs."
     )
     lines += spelling(release)
     remarks = release.run.remarks

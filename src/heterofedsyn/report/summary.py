@@ -98,10 +98,12 @@ def _good_for(verdicts: Sequence[Verdict], trusted: Mapping[Clique, float]) -> s
 
 
 def _not_good_for(release: Release) -> str:
+    together = sum(len(targets.triples) for targets in release.model.targets)
+    told = f" and from {count(together, 'table')} of three columns" if together else ""
     return (
         "Finding or describing single people: every row is invented. Groups of fewer than about "
         f"{_drowned(release):,} rows: noise is as large as they are. Questions about three or "
-        "more columns at once: only what follows from pairs is in the table."
+        f"more columns at once: only what follows from pairs{told} is in the table."
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from heterofedsyn._words import count
 from heterofedsyn.hub.methods.attempts import INDEPENDENT, TRIPLES, Mode, groups_at
 from heterofedsyn.hub.methods.base import Later, Method, Model, Outcome, Setting
 from heterofedsyn.hub.methods.beside_label import ask_together
@@ -365,7 +366,7 @@ class WaveTree(Method):
         if mode.triples and pairs:
             many = len(targets.triples)
             remark += (
-                f", and {many} tables of the label and two other columns"
+                f", and {count(many, 'table')} of the label and two other columns"
                 if many
                 else "; no two columns and the label told more than their pairs"
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,21 +97,35 @@ def of_favourites(question: Question, schema: Schema, drawn: pa.Table) -> Iterat
             )
 
 
-def of_merged(pairs: Mapping[Clique, bool], schema: Schema, model: Model) -> Iterator[str]:
-    """What to say of columns that were measured with others in groups of their values."""
+def merged(names: Iterable[str], model: Model) -> dict[str, int]:
+    """Those of the columns that were measured with others in groups of values, and how many."""
     groups: dict[str, int] = {}
     for grid in (grid for targets in model.targets for grid in targets.grids):
         for name, own in zip(grid.attributes, grid.groups, strict=True):
             groups[name] = max(groups.get(name, 0), max(own) + 1)
-    domain = model.targets[0].domain
+    size = model.targets[0].domain.size
+    return {name: groups[name] for name in names if groups.get(name, size(name)) < size(name)}
+
+
+def of_compared(question: Question, model: Model) -> Iterator[str]:
+    """What to say where values within groups decide which of two columns is greater."""
+    compared = dict.fromkeys(name for output in question.figures for name in output.compared)
+    if merged(compared, model):
+        yield (
+            f"{' and '.join(compared)} are put beside each other row by row, and were measured in "
+            "groups of values: how they go together within these is a guess"
+        )
+
+
+def of_merged(pairs: Mapping[Clique, bool], schema: Schema, model: Model) -> Iterator[str]:
+    """What to say of columns that were measured with others in groups of their values."""
     asked = dict.fromkeys(name for pair, measured in pairs.items() if measured for name in pair)
-    for name in asked:
-        if groups.get(name, domain.size(name)) < domain.size(name):
-            yield (
-                f"{name} was measured with other columns in {groups[name]} groups of its "
-                f"{_values_of(schema.column(name))}: what differs within a group is a guess that "
-                "the interval allows for"
-            )
+    for name, groups in merged(asked, model).items():
+        yield (
+            f"{name} was measured with other columns in {groups} groups of its "
+            f"{_values_of(schema.column(name))}: what differs within a group is a guess that "
+            "the interval allows for"
+        )
 
 
 def _values_of(column: Column) -> str:

@@ -197,7 +197,8 @@ class _Asking:
     def _basis(self, output: Output) -> Basis:
         columns = self._canonical(output.columns)
         measured = len(columns) <= 2 and all(self._pairs(columns).values())
-        return "measured" if measured and not output.inside and not output.tail else "follows"
+        guessed = output.inside or output.tail or cautions.merged(output.compared, self.model)
+        return "measured" if measured and not guessed else "follows"
 
     def answer(self, cells: Sequence[Interval], notes: Sequence[str], replicates: int) -> Intervals:
         """The answer in these cells."""
@@ -215,6 +216,7 @@ class _Asking:
             (
                 *cautions.of_columns(question, self.schema, pairs, order, three=three),
                 *cautions.of_merged(pairs, self.schema, self.model),
+                *cautions.of_compared(question, self.model),
                 *cautions.of_tails(question),
                 *notes,
                 *cautions.of_cells(cells),

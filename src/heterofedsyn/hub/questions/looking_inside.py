@@ -50,6 +50,8 @@ MOST_WORDS = 100
 """Constants of a question at which it may change."""
 
 _WITHIN = "within_bins"
+_COMPARING = ("COMPARISON", "BETWEEN")
+_OF_BOTH = ("abs", "@", "greatest", "least", "sign")
 _DAY = 86_400
 _MONTH = 30
 
@@ -90,6 +92,21 @@ class Looking:
             for name in self._looked_into(own, lambda along: along.cuts_out)
         }
         return split | self.values(tree)
+
+    def compared(self, tree: Any) -> set[str]:
+        """Ordered columns that are put beside each other row by row.
+
+        As by which of two is greater, how far they are apart, or whether they are alike.
+        """
+        found: set[str] = set()
+        for part in nodes(tree):
+            name = str(part.get("function_name", "")).lower()
+            if part.get("class") in _COMPARING or name in _OF_BOTH:
+                sides = [{*self._columns(side)} for side in _children(part)]
+                beside = [side for side in sides if side]
+                if len(set().union(*beside)) > 1 and (name in _OF_BOTH or len(beside) > 1):
+                    found |= set().union(*beside)
+        return {name for name in found if self.schema.column(name).ordered}
 
     def _columns(self, expression: Any) -> list[str]:
         return [

@@ -48,6 +48,7 @@ class Output:
         columns: of the release, that decide its values: its own, and those of all conditions.
         rows_by: the same without HAVING, which only chooses among values.
         inside: of these, the ones within whose bins it looks, where nothing was measured.
+        compared: the ordered ones that it puts beside each other row by row.
         tail: whether it hangs on few rows at an end.
         ends: between which numbers it lies, whatever the rows are.
         of_nobody: its value for a group without rows, if it has one.
@@ -60,6 +61,7 @@ class Output:
     columns: tuple[str, ...]
     rows_by: tuple[str, ...] = ()
     inside: tuple[str, ...] = ()
+    compared: tuple[str, ...] = ()
     tail: Tail | None = None
     ends: Ends = (-math.inf, math.inf)
     of_nobody: float | None = None
@@ -195,13 +197,24 @@ class _Parts:
         return self.names.columns([*self.written.order])
 
     @cached_property
+    def _keys(self) -> list[Any]:
+        pairs = zip(self.written.items, self.is_figure, strict=True)
+        return [[item for item, own in pairs if not own], *self.written.groups]
+
+    @cached_property
+    def _conditions(self) -> list[Any]:
+        levels = (self.written, *self.written.beneath)
+        return [condition for level in levels for condition in level.conditions]
+
+    @cached_property
     def _inside(self) -> set[str]:
         """The columns within whose bins keys and conditions look."""
-        pairs = zip(self.written.items, self.is_figure, strict=True)
-        keys = [item for item, own in pairs if not own]
-        levels = (self.written, *self.written.beneath)
-        conditions = [condition for level in levels for condition in level.conditions]
-        return self.looking.keys([keys, *self.written.groups]) | self.looking.values(conditions)
+        return self.looking.keys(self._keys) | self.looking.values(self._conditions)
+
+    @cached_property
+    def _compared(self) -> set[str]:
+        """The columns that keys and conditions put beside each other."""
+        return self.looking.compared([self._keys, self._conditions])
 
     def output(self, place: int, name: str) -> Output:
         """One output."""
@@ -219,6 +232,7 @@ class _Parts:
             _in_order(own | having, self.schema),
             _in_order(own, self.schema),
             _in_order(self._inside | self.looking.values(meant), self.schema),
+            _in_order(self._compared | self.looking.compared(meant), self.schema),
             tail_of(meant),
             ends(item, self.schema if is_plain(self.node) else None, self.connection),
             _of_nobody(self.node, item, self.connection),
