@@ -233,7 +233,7 @@ def copied() -> Release:
     """Of two columns that are copies of each other, measured in fewer groups than values."""
     values = pa.array(np.random.default_rng(3).integers(0, 100, 4_000))
     columns = [{"name": name, "type": "integer", "min": 0, "max": 99} for name in ("one", "other")]
-    terms = {"epsilon": 5.0, "delta": 1e-6, "noise_seed": 1}
+    terms: dict[str, Any] = {"epsilon": 5.0, "delta": 1e-6, "noise_seed": 1}
     made = FederatedSynthesizer({"columns": columns}, **terms)
     half = pa.table({"one": values, "other": values}).slice(0, 2_000)
     return made.fit({"one": half, "two": half.slice(0, 1_999)}).release
