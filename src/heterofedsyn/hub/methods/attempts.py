@@ -43,6 +43,8 @@ class Mode:
         needed: groups per attribute from which it is chosen.
         forced: pairs that are measured whatever the scores say, those with the label aside.
         beyond: of the budget, for a look at three columns together and for tables of them.
+        thrifty: whether fewer pairs than planned get less, and single columns the rest: not where
+            models shall learn from pairs.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Mode:
     needed: float
     forced: tuple[Clique, ...] = ()
     beyond: tuple[float, float] = (0.0, 0.0)
+    thrifty: bool = False
 
     @property
     def triples(self) -> bool:
@@ -84,7 +87,8 @@ class Mode:
 
     def worth(self, pairs: int) -> float:
         """Of the budget for pairs, what so many need; the rest measures single columns again."""
-        return math.sqrt(pairs / self.planned) if pairs < self.planned else 1.0
+        few = self.thrifty and pairs < self.planned
+        return math.sqrt(pairs / self.planned) if few else 1.0
 
     def noise_of(self, pairs: int) -> float:
         """On a count of a pair, on average, if so many share what they need."""

@@ -289,7 +289,7 @@ class WaveTree(Method):
             ),
         }
         if others:
-            modes["full"] = full
+            modes["full"] = replace(full, thrifty=not labelled)
         noise = self._noise_of_triples(setting)
         if setting.together > PAIRS and noise < math.inf:
             left = 1 - self.triple_score - self.triples
