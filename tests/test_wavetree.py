@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from heterofedsyn._arrays import Codes, Floats, Integers
 from heterofedsyn.bench.families import family
 from heterofedsyn.evaluation import total_variation
-from heterofedsyn.hub import Release
+from heterofedsyn.hub import Release, make_method
+from heterofedsyn.hub.methods.base import Later, Setting
 from heterofedsyn.hub.methods.attempts import Mode
 from heterofedsyn.marginals import Flat, Haar, TableCounts
 from heterofedsyn.marginals.statistics import haar_levels
@@ -37,6 +38,7 @@ from heterofedsyn.schema import (
     with_atoms,
 )
 from heterofedsyn.simulate import FederatedSynthesizer
+from heterofedsyn.simulate.run import run_study
 from heterofedsyn.synthesis import Tree
 from heterofedsyn.synthesis.allocation import allocate_within
 from heterofedsyn.synthesis.copula import normal_base
@@ -46,7 +48,7 @@ from heterofedsyn.synthesis.grid import group_categories, group_ordered, grouped
 from heterofedsyn.synthesis.haar import rebuild_haar
 from heterofedsyn.synthesis.refine import refine
 from heterofedsyn.synthesis.shrinkage import shrink
-from support import categories, deal, dependent_table
+from support import categories, deal, dependent_table, make_plan
 
 pytestmark = pytest.mark.sweep
 
@@ -340,6 +342,23 @@ def test_what_few_pairs_do_not_need_measures_single_columns_again(related: int) 
     assert sum(pairs) == pytest.approx(last.rho * math.sqrt(len(pairs) / (2.0 * 5)))
     promised = Budget.of(epsilon=1.0, delta=1e-9).rho
     assert release.privacy.rho == pytest.approx(promised, rel=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(5, 1), (5, 1, 1, 100), (12, 12, 12, 12), (2, 2, 2)])
+def test_what_is_measured_again_was_told_before(sizes: tuple[int, ...]) -> None:
+    """Also where no two columns could depend on each other."""
+    schema, method = categories(*sizes), make_method("wavetree")
+    plan = make_plan(schema, ("one", "two"), method=method.name)
+    tables = deal(dependent_table(schema.domain, 20_000), 2)
+    release = run_study(schema, plan, method, tables, noise_seed=1)
+    ahead = method.ahead(Setting.of(schema, plan))
+    told = {rest.label: rest for rest in ahead if isinstance(rest, Later)}
+    (charge,) = (c for c in release.privacy.sites[0].charges if c.label == "pairs")
+    most = told["pairs"]
+    assert {part.kind for part in charge.parts} <= {*most.kinds}
+    assert len(charge.parts) <= (most.releases or 0)
+    assert sum(part.integers for part in charge.parts) <= (most.integers or 0)
+    assert charge.rho <= most.cost.rho
 
 
 def test_fine_levels_get_more_where_the_noise_leaves_something_of_single_values() -> None:

@@ -48,13 +48,13 @@ def later_rounds(
             Later("scores", ("grouped",), len(cells), sum(cells), most, columns=2, numbers=numbers)
         )
     pairs = max(_most_pairs(method, setting, mode) for mode in modes)
-    if pairs:
+    scarce = [mode for mode in modes if mode.worth(_fewest_pairs(method, setting, mode)) < 1]
+    if pairs or scarce:
         integers = max(_most_integers(method, setting, mode, rows) for mode in modes)
         numbers = _largest(_numbers(setting, open_.every), pairs)
         shares = max(_shares(method, setting, mode) for mode in modes)
         round_ = Later("pairs", ("grouped",), pairs, integers, for_pairs, numbers=numbers)
         round_ = replace(round_, columns=2, shares=shares)
-        scarce = [mode for mode in modes if mode.worth(_fewest_pairs(method, setting, mode)) < 1]
         if scarce:
             again = [_again(method, setting, mode, rows) for mode in scarce]
             round_ = _beside(round_, max(again, key=lambda own: own.integers))

@@ -341,8 +341,8 @@ class WaveTree(Method):
         parts: list[tuple[Statistic, Budget]] = []
         for column, own, share in zip(columns, tiers, shares, strict=True):
             if waved(column.ordered, column.size):
-                count = 0.0 if n is None else n / column.size
-                seen = count / (count + setting.noise_of(share) ** 2)
+                usual = 0.0 if n is None else n / column.size
+                seen = usual / (usual + setting.noise_of(share) ** 2)
                 prices = share.split(*mode.level_weights(haar_levels(column.size), seen))
                 parts += [(Haar((column.name,), level), p) for level, p in enumerate(prices)]
             else:
