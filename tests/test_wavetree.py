@@ -17,8 +17,8 @@ from heterofedsyn._arrays import Codes, Floats, Integers
 from heterofedsyn.bench.families import family
 from heterofedsyn.evaluation import total_variation
 from heterofedsyn.hub import Release, make_method
-from heterofedsyn.hub.methods.base import Later, Setting
 from heterofedsyn.hub.methods.attempts import Mode
+from heterofedsyn.hub.methods.base import Later, Setting
 from heterofedsyn.marginals import Flat, Haar, TableCounts
 from heterofedsyn.marginals.statistics import haar_levels
 from heterofedsyn.privacy.budget import Budget
