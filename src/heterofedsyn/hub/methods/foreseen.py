@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from heterofedsyn.hub.methods.attempts import Mode
@@ -55,9 +55,8 @@ def later_rounds(
         shares = max(_shares(method, setting, mode) for mode in modes)
         round_ = Later("pairs", ("grouped",), pairs, integers, for_pairs, numbers=numbers)
         round_ = replace(round_, columns=2, shares=shares)
-        if scarce:
-            again = [_again(method, setting, mode, rows) for mode in scarce]
-            round_ = _beside(round_, max(again, key=lambda own: own.integers))
+        for mode in scarce:
+            round_ = _and_again(round_, method, setting, mode, rows)
         rounds.append(round_)
         for mode in modes:
             if mode.triples:
@@ -91,7 +90,7 @@ def _together(
             columns=3,
             numbers=_largest(numbers, many),
         ),
-        _beside(
+        _and_again(
             Later(
                 "triples",
                 ("grouped",),
@@ -100,34 +99,25 @@ def _together(
                 tables,
                 numbers=_largest(numbers, edges) + pairs[2],
             ),
-            _again(method, setting, mode, rows),
+            method,
+            setting,
+            mode,
+            rows,
         ),
     )
 
 
-@dataclass(frozen=True)
-class _Again:
-    """Single columns, measured once more beside something else."""
-
-    kinds: tuple[str, ...]
-    releases: int
-    integers: int
-
-
-def _again(method: WaveTree, setting: Setting, mode: Mode, rows: float | None) -> _Again:
+def _and_again(
+    round_: Later, method: WaveTree, setting: Setting, mode: Mode, rows: float | None
+) -> Later:
+    """A round in which single columns may be measured again."""
     _, rest = method.first_and_rest(setting)
     ones = [statistic for statistic, _ in method.one_way_parts(setting, rest, mode, rows)]
-    integers = sum(statistic.integers(setting.domain) for statistic in ones)
-    return _Again(tuple(map(kind_of, ones)), len(ones), integers)
-
-
-def _beside(round_: Later, again: _Again) -> Later:
-    """A round in which single columns may be measured again."""
     return replace(
         round_,
-        kinds=tuple(sorted({*round_.kinds, *again.kinds})),
-        releases=(round_.releases or 0) + again.releases,
-        integers=(round_.integers or 0) + again.integers,
+        kinds=tuple(sorted({*round_.kinds, *map(kind_of, ones)})),
+        releases=(round_.releases or 0) + len(ones),
+        integers=(round_.integers or 0) + sum(own.integers(setting.domain) for own in ones),
         columns=None,
     )
 
@@ -141,9 +131,9 @@ def _fewest_pairs(method: WaveTree, setting: Setting, mode: Mode) -> int:
 def _most_pairs(method: WaveTree, setting: Setting, mode: Mode) -> int:
     """All pairs with the label, a spanning tree of the rest and the most extras."""
     pairs = method.open_pairs(setting)
-    certain = len(pairs.every) - len(pairs.scored)
-    if mode.independent or not mode.scored:
-        return len(mode.forced) if mode.independent else certain
+    certain = _fewest_pairs(method, setting, mode)
+    if not mode.scored:
+        return certain
     tree = max(0, len({name for pair in pairs.scored for name in pair}) - 1)
     return min(len(pairs.every), certain + tree + most_extras(setting.domain))
 
